@@ -28,9 +28,6 @@ struct Equation {
 bool is_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
-bool is_ellipsis_axis(Label label) {
-  return !is_letter(label);
-}
 
 /// The labels of one term; `ellipsis` is the number of axes that "..." stands for.
 std::vector<Label> parse_term(const std::string& text, int ellipsis) {
@@ -99,7 +96,7 @@ Equation parse(std::string text, const std::vector<size_t>& ranks) {
   return out;
 }
 
-/// Sizes of all labels. Axes under an ellipsis broadcast, others must agree.
+/// Sizes of all labels: axes broadcast.
 std::map<Label, Dim> sizes_of(const Equation& equation, const std::vector<SymDims>& dims) {
   std::map<Label, Dim> out;
   for (size_t i = 0; i < dims.size(); ++i)
@@ -108,13 +105,11 @@ std::map<Label, Dim> sizes_of(const Equation& equation, const std::vector<SymDim
       const Dim& size = dims[i][k];
       const auto [it, fresh] = out.emplace(label, size);
       if (fresh) continue;
-      if (is_ellipsis_axis(label)) {
-        it->second = broadcast_dims({it->second}, {size})[0];
-      } else if (it->second == Dim(1)) {
-        it->second = size;
-      } else if (!(size == Dim(1))) {
-        it->second = same_dim(it->second, size, [&] { return fmt::format("label '{}'", label); });
-      }
+      if (it->second.is_constant() && size.is_constant() && it->second != size &&
+          it->second != Dim(1) && size != Dim(1))
+        fail(Status::kInvalidModel, "label '{}': dims {} and {} differ", label, it->second.text(),
+             size.text());
+      it->second = broadcast(it->second, size);
     }
   return out;
 }
@@ -225,17 +220,27 @@ class Contraction {
       : e_(e), output_(output), sizes_(std::move(sizes)) {}
 
   /// Whether an operand may be taken: not where a label repeats whose sizes are no numbers, or not
-  /// the same, or where sizes may have to be spread in the run to one that is no number.
+  /// the same.
   bool takes(const SymDims& dims, const Labels& labels) const {
     constexpr int64_t kLongest = int64_t{1} << 30;  // its square is a size
     for (size_t k = 0; k < labels.size(); ++k) {
       const Dim& size = sizes_.at(labels[k]);
-      if (may_spread(dims[k], labels[k]) && !size.is_constant()) return false;
       if (std::count(labels.begin(), labels.end(), labels[k]) > 1 &&
           !(size.is_constant() && size.value() <= kLongest && dims[k] == size))
         return false;
     }
     return true;
+  }
+
+  /// The sizes of an operand, before any is taken.
+  void see(ValueId value, const SymDims& dims, const Labels& labels) {
+    for (size_t k = 0; k < labels.size(); ++k) {
+      if (dims[k].is_constant()) continue;
+      auto& sizes = open_sizes_[labels[k]];
+      if (std::none_of(sizes.begin(), sizes.end(),
+                       [&](const OpenSize& s) { return s.size == dims[k]; }))
+        sizes.push_back({dims[k], value, static_cast<int64_t>(k)});
+    }
   }
 
   void take(ValueId value, SymDims dims, Labels labels, bool constant) {
@@ -248,7 +253,6 @@ class Contraction {
         spread.push_back(static_cast<int64_t>(k));
         continue;
       }
-      sources_.emplace(labels[k], std::pair{value, static_cast<int64_t>(k)});
       own.push_back(labels[k]);
     }
     if (!spread.empty()) value = e_.add("Squeeze", {value, e_.ints(spread)});
@@ -314,10 +318,28 @@ class Contraction {
   /// An operand with the sizes of its labels where it is for the run to show whether it has them.
   ValueId widened(ValueId value, const SymDims& dims, const Labels& labels) {
     std::vector<int64_t> target(labels.size(), 1);
-    for (size_t k = 0; k < labels.size(); ++k)
-      if (may_spread(dims[k], labels[k])) target[k] = sizes_.at(labels[k]).value();
+    for (size_t k = 0; k < labels.size(); ++k) {
+      if (!may_spread(dims[k], labels[k])) continue;
+      const Dim& whole = sizes_.at(labels[k]);
+      if (whole.is_constant())
+        target[k] = whole.value();
+      else
+        value = widened(value, dims, labels, k);
+    }
     const bool any = std::any_of(target.begin(), target.end(), [](int64_t n) { return n != 1; });
     return any ? e_.add("Expand", {value, e_.ints(std::move(target))}) : value;
+  }
+
+  /// The same along one axis, whose label has the sizes of several symbols.
+  ValueId widened(ValueId value, const SymDims& dims, const Labels& labels, size_t axis) {
+    for (const OpenSize& other : open_sizes_.at(labels[axis])) {
+      if (other.size == dims[axis]) continue;
+      std::vector<ValueId> shape{e_.size(other.value, other.axis)};
+      if (const size_t behind = labels.size() - axis - 1; behind > 0)
+        shape.push_back(e_.ints(std::vector<int64_t>(behind, 1)));
+      value = e_.add("Expand", {value, e_.add("Concat", shape, {{"axis", int64_t{0}}})});
+    }
+    return value;
   }
 
   /// An axis of size 1 that stands for a larger one.
@@ -439,14 +461,17 @@ class Contraction {
     // product comes out in order, and the operand is read as it lies.
     while (lead(batch, rows, a.labels) || lead(batch, columns, b.labels)) {
     }
-    const Labels left = joined(joined(batch, rows), inner),
-                 right = joined(joined(batch, inner), columns),
-                 result = joined(joined(batch, rows), columns);
-    const auto product = e_.product(grouped(arranged(e_, a, left), a, batch, rows, inner),
-                                    grouped(arranged(e_, b, right), b, batch, inner, columns));
+    const Labels result = joined(joined(batch, rows), columns);
+    const ValueId left = arranged(e_, a, joined(joined(batch, rows), inner)),
+                  right = arranged(e_, b, joined(joined(batch, inner), columns));
+    const auto product =
+        e_.product(grouped(left, a, batch, rows, inner), grouped(right, b, batch, inner, columns));
     if (rows.size() == 1 && columns.size() == 1) return {product, result};
-    std::vector<Labels> axes;
-    for (Label label : result) axes.push_back({label});
+    std::vector<Group> axes;
+    for (Axis& axis : axes_of(product, batch, 0)) axes.push_back({std::move(axis)});
+    for (Axis& axis : axes_of(left, rows, batch.size())) axes.push_back({std::move(axis)});
+    for (Axis& axis : axes_of(right, columns, batch.size() + inner.size()))
+      axes.push_back({std::move(axis)});
     return {reshaped(product, axes), result};
   }
 
@@ -481,25 +506,43 @@ class Contraction {
     return out;
   }
 
+  /// An axis of a value: an operand's may turn out to be 1 where its label is longer.
+  struct Axis {
+    Dim size;  ///< of the label
+    ValueId value;
+    int64_t axis;
+  };
+  using Group = std::vector<Axis>;
+
+  /// Axes of a value that lie beside each other.
+  Group axes_of(ValueId value, const Labels& labels, size_t first) const {
+    Group out;
+    for (size_t k = 0; k < labels.size(); ++k)
+      out.push_back({sizes_.at(labels[k]), value, static_cast<int64_t>(first + k)});
+    return out;
+  }
+
   /// An operand arranged as batch, first, second: with one axis for each of the two groups.
   ValueId grouped(ValueId value, const Part& part, const Labels& batch, const Labels& first,
                   const Labels& second) {
     if (first.size() == 1 && second.size() == 1) return value;
-    std::vector<Labels> axes;
-    for (Label label : batch)
-      axes.push_back(contains(part.labels, label) ? Labels{label} : Labels{});
-    axes.push_back(first);
-    axes.push_back(second);
+    std::vector<Group> axes;
+    const Group own = axes_of(value, batch, 0);
+    for (size_t k = 0; k < batch.size(); ++k)
+      axes.push_back(contains(part.labels, batch[k]) ? Group{own[k]} : Group{});
+    axes.push_back(axes_of(value, first, batch.size()));
+    axes.push_back(axes_of(value, second, batch.size() + first.size()));
     return reshaped(value, axes);
   }
 
   /// With the sizes of those groups as its dims; the one that is not known is left to Reshape.
-  ValueId reshaped(ValueId value, const std::vector<Labels>& axes) {
+  ValueId reshaped(ValueId value, const std::vector<Group>& axes) {
     std::vector<int64_t> known;
     int open = 0;
     bool empty = false;
-    for (const Labels& group : axes) {
-      const Dim size = size_of(group);
+    for (const Group& group : axes) {
+      Dim size = 1;
+      for (const Axis& axis : group) size = size * axis.size;
       known.push_back(size.is_constant() ? size.value() : -1);
       open += size.is_constant() ? 0 : 1;
       empty = empty || known.back() == 0;
@@ -511,8 +554,7 @@ class Contraction {
       ValueId size = kNone;
       if (known[k] >= 0) size = e_.ints({known[k]});
       for (size_t l = 0; known[k] < 0 && l < axes[k].size(); ++l) {
-        const auto [source, axis] = sources_.at(axes[k][l]);
-        const ValueId one = e_.size(source, axis);
+        const ValueId one = e_.size(axes[k][l].value, axes[k][l].axis);
         size = l == 0 ? one : e_.add("Mul", {size, one});
       }
       parts.push_back(size);
@@ -524,7 +566,12 @@ class Contraction {
   Expansion& e_;
   Labels output_;
   std::map<Label, Dim> sizes_;
-  std::map<Label, std::pair<ValueId, int64_t>> sources_;  ///< an operand's axis of that size
+  struct OpenSize {
+    Dim size;
+    ValueId value;
+    int64_t axis;
+  };
+  std::map<Label, std::vector<OpenSize>> open_sizes_;  ///< those that are no numbers, each once
   std::vector<Part> parts_;
 };
 
@@ -545,6 +592,7 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
   Contraction contraction(e, equation.output, sizes_of(equation, dims));
   for (size_t i = 0; i < dims.size(); ++i)
     if (!contraction.takes(dims[i], equation.terms[i])) return {};
+  for (size_t i = 0; i < dims.size(); ++i) contraction.see(e.in(i), dims[i], equation.terms[i]);
   for (size_t i = 0; i < dims.size(); ++i)
     contraction.take(e.widened(i), dims[i], equation.terms[i], bool{e.constant_input(i)});
   return {contraction.result()};

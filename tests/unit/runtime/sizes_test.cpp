@@ -372,6 +372,34 @@ TEST_CASE("runtime/sizes: operators that simpler ones stand for still ask what t
   }
 }
 
+TEST_CASE("runtime/sizes: labels of Einsum with a symbol from each operand may turn out to be 1") {
+  auto session = session_of(R"(graph g(%x: f32[b, i, j], %z: f32[c, k]) -> (%y) {
+  %y = Einsum(%x, %z) {equation = "bij,bj->bi"}
+})");
+  for (const auto& [x_dims, z_dims] : std::initializer_list<std::pair<Dims, Dims>>{
+           {{2, 3, 4}, {2, 4}}, {{1, 3, 4}, {2, 4}}, {{2, 3, 4}, {1, 1}}, {{2, 3, 1}, {2, 4}}}) {
+    CAPTURE(to_text(x_dims));
+    CAPTURE(to_text(z_dims));
+    const Tensor x = ramp(x_dims, 1, 0), z = ramp(z_dims, 1, 1);
+    const int64_t b = std::max(x_dims[0], z_dims[0]), j = std::max(x_dims[2], z_dims[1]);
+    const auto got = run(*session, {x, z})[0];
+    REQUIRE(got.dims() == Dims{b, 3});
+    const auto at = [](int64_t index, int64_t size) { return size == 1 ? 0 : index; };
+    for (int64_t p = 0; p < b; ++p)
+      for (int64_t i = 0; i < 3; ++i) {
+        double sum = 0;
+        for (int64_t k = 0; k < j; ++k)
+          sum += x.to_doubles()[(at(p, x_dims[0]) * 3 + i) * x_dims[2] + at(k, x_dims[2])] *
+                 z.to_doubles()[at(p, z_dims[0]) * z_dims[1] + at(k, z_dims[1])];
+        CHECK(got.to_doubles()[p * 3 + i] == doctest::Approx(sum).epsilon(1e-5));
+      }
+  }
+  CHECK(status_of(*session, {ramp({2, 3, 4}, 1, 0), ramp({3, 4}, 1, 0)}) ==
+        Status::kInvalidArgument);
+  CHECK(status_of(*session, {ramp({2, 3, 4}, 1, 0), ramp({2, 3}, 1, 0)}) ==
+        Status::kInvalidArgument);
+}
+
 TEST_CASE("runtime/sizes: a part of a split whose size the run gives moves those behind it") {
   auto session = session_of(R"(graph g(%n: i64[1]) -> (%a, %b) {
   const %x: i64[6] = [10, 11, 12, 13, 14, 15]
