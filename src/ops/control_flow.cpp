@@ -61,19 +61,24 @@ Type merge(const InferContext& c, const Type& a, const Type& b, std::string_view
 void infer_if(InferContext& c) {
   require_scalar_of(c, c.type(0), kBools, "the condition");
   const Types captured = captured_types(c);
+  const size_t n = c.outputs.size(), then_count = c.node->subgraphs[0]->outputs.size(),
+               else_count = c.node->subgraphs[1]->outputs.size();
+  if (then_count != n || else_count != n)
+    c.error("branches give {} and {} outputs, the node has {}", then_count, else_count, n);
+  if (const auto condition = c.ints(0)) {
+    const size_t taken = condition->front() != 0 ? 0 : 1;
+    c.outputs = c.infer_subgraph(taken, captured);
+    // The other may be for another rank. It never runs, and is gone with the If.
+    try {
+      c.infer_subgraph(1 - taken, captured);
+    } catch (const Error&) {
+    }
+    return;
+  }
   const Types then_types = c.infer_subgraph(0, captured),
               else_types = c.infer_subgraph(1, captured);
-  const size_t n = c.outputs.size();
-  if (then_types.size() != n || else_types.size() != n)
-    c.error("branches give {} and {} outputs, the node has {}", then_types.size(),
-            else_types.size(), n);
-  const auto condition = c.ints(0);
-  for (size_t k = 0; k < n; ++k) {
-    if (condition)
-      c.outputs[k] = condition->front() != 0 ? then_types[k] : else_types[k];
-    else
-      c.outputs[k] = merge(c, then_types[k], else_types[k], fmt::format("output {}", k));
-  }
+  for (size_t k = 0; k < n; ++k)
+    c.outputs[k] = merge(c, then_types[k], else_types[k], fmt::format("output {}", k));
 }
 
 // ---- Loop and Scan: states ----------------------------------------------------------------------

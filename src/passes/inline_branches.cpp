@@ -83,9 +83,9 @@ bool inline_branches(Graph& graph, PassContext& context) {
   for (NodeId id : graph.order()) {
     const Node& node = graph.node(id);
     if (node.op->name != "If" || !node.op->domain.empty() || node.subgraphs.size() != 2) continue;
-    const std::optional<double> condition = scalar_constant(graph.value(node.inputs[0]));
-    if (!condition) continue;
-    Graph& branch = *node.subgraphs[*condition != 0 ? 0 : 1];
+    const auto condition = known_integers(graph.value(node.inputs[0]));
+    if (!condition || condition->size() != 1) continue;
+    Graph& branch = *node.subgraphs[condition->front() != 0 ? 0 : 1];
     if (branch.inputs.size() != node.capture_count || branch.outputs.size() < node.outputs.size())
       continue;  // not an If that infers; said elsewhere
     inliner.run(node, branch);

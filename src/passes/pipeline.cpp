@@ -10,6 +10,8 @@ const Pipeline& portable_pipeline() {
       {{
           {"infer-types", "everything below reads types; errors of the model surface here",
            infer_all_types, true},
+          {"inline-branches", "no pass looks into a branch that is never taken, nor may have types",
+           inline_branches},
           {"remove-dead", "no time is spent on what no output needs", remove_dead},
       }},
       // Each of these makes work for the others: a folded constant decides a branch, a branch

@@ -33,6 +33,36 @@ TEST_CASE("runtime/control: If runs the branch its condition names") {
         std::vector<double>{1, 2, 3, 1, 2, 3});
 }
 
+TEST_CASE("runtime/control: a branch for another rank, which is never taken, does no harm") {
+  const std::string branches = R"(
+  %y = If(%is, %x) {} captures 1 (
+    graph then(%x: f32[*]) -> (%r) {
+      const %three: i64[] = 3
+      const %order: i64[3] = [0, 2, 1]
+      %s = Shape(%x)
+      %size = Gather(%s, %three)
+      %f = Cast(%size) {to = 1}
+      %t = Transpose(%x) {perm = [0, 1, 3, 2]}
+      %r = Mul(%t, %f)
+    },
+    graph else(%x: f32[*]) -> (%r) { %r = Neg(%x) })
+})";
+  const std::string test = R"(
+  const %four: i64[] = 4
+  %shape = Shape(%x)
+  %rank = Size(%shape)
+  %is = Equal(%rank, %four))";
+  for (const std::string& text :
+       {"graph g(%x: f32[n, 2]) -> (%y) {" + test + branches,
+        "graph g(%x: f32[*]) -> (%y) {" + test + branches,
+        "graph g(%x: f32[n, 2]) -> (%y) {\n const %is: bool[] = false" + branches}) {
+    CAPTURE(text);
+    auto session = session_of(text.c_str());
+    CHECK(run(*session, {Tensor::of<float>({1, 2}, {1, 2})})[0].to_doubles() ==
+          std::vector<double>{-1, -2});
+  }
+}
+
 TEST_CASE("runtime/control: Loop carries state and stacks what each iteration yields") {
   auto session = session_of(R"(graph g(%m: i64[], %x: f32[2]) -> (%last, %all) {
   const %go: bool[] = true
