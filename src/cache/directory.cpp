@@ -174,6 +174,8 @@ bool Directory::write(const std::string& name, std::string_view bytes, std::stri
   if (complete &&
       sys([&] { return renameat(descriptor_, temporary.c_str(), descriptor_, name.c_str()); }) == 0)
     return true;
+  // A process that clears the directory took it away: what was to be written is cleared with it.
+  if (complete && errno == ENOENT) return true;
   reason = error_text();
   (void)unlinkat(descriptor_, temporary.c_str(), 0);
   return false;

@@ -186,6 +186,24 @@ TEST_CASE("cache/store: nothing is written any more after the first refusal, and
   CHECK(scratch.files("tmp-").empty());
 }
 
+TEST_CASE("cache/store: a directory that others clear goes on being written") {
+  const ScratchDirectory scratch;
+  Store store(scratch.path, kPlenty);
+  store.put(entry("one"));
+  std::string reason;
+  const auto directory = Directory::open(scratch.path, false, reason);
+  std::atomic<bool> done{false};
+  std::thread other([&] {
+    while (!done) prune(*directory, 0);
+  });
+  for (int k = 0; k < 2000; ++k) store.put(entry("some", 20000));
+  done = true;
+  other.join();
+  CHECK(store.take_problems().empty());
+  store.put(entry("last"));
+  CHECK(store.find(Kind::kObject, "last"));
+}
+
 TEST_CASE("cache/prune: the cap holds, and what is worth most per byte stays longest") {
   CHECK(keep_score(0.01, 1000, 0) > keep_score(0.001, 1000, 0));
   CHECK(keep_score(0.01, 1000, 0) > keep_score(0.01, 2000, 0));
