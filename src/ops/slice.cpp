@@ -237,7 +237,10 @@ void infer_split(InferContext& c) {
   const SymDims& in = c.dims(0);
   check_dtype(c, 1, kIndices);
   const size_t axis = normalise_axis(c.attrs().get_int("axis", 0), in.size());
-  const auto sizes = split_sizes(*c.node, in[axis], c.elements(1), c.has(1));
+  auto given = c.elements(1);
+  // More than are followed as symbols, when they are numbers.
+  if (const auto all = given ? std::nullopt : c.ints(1)) given.emplace(all->begin(), all->end());
+  const auto sizes = split_sizes(*c.node, in[axis], given, c.has(1));
   auto known = in.size() == 1 ? c.elements(0) : std::nullopt;
   size_t at = 0;
   for (size_t k = 0; k < c.outputs.size(); ++k) {
@@ -262,7 +265,6 @@ std::vector<ConcreteView> concrete_split(const Node& node, std::span<const Tenso
   const bool has_sizes = inputs.size() > 1 && inputs[1];
   std::optional<std::vector<Dim>> given;
   if (has_sizes) {
-    if (inputs[1].count() > kMaxKnownElements) return {};
     const std::vector<int64_t> values = int_values(inputs[1]);
     given.emplace(values.begin(), values.end());
   }

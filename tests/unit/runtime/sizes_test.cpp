@@ -2,6 +2,8 @@
 // Labels: asan
 #include <doctest/doctest.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -151,6 +153,25 @@ TEST_CASE("runtime/sizes: the parts of a split are its axis, no more and no less
     }
     CHECK(run(*session, {kSix, shape({0, 3})})[0].dims() == Dims{2, 0});
   }
+}
+
+TEST_CASE("runtime/sizes: a split into thousands of parts whose sizes the run gives") {
+  constexpr int64_t kParts = 1500;
+  std::string parts;
+  for (int64_t k = 0; k < kParts; ++k) parts += fmt::format("{}%p{}", k ? ", " : "", k);
+  const auto session = session_of(
+      fmt::format("graph g(%x: f32[n], %s: i64[{}]) -> (%p0, %p{}) {{ {} = Split(%x, %s) }}",
+                  kParts, kParts - 1, parts)
+          .c_str());
+  Tensor sizes(DType::kI64, {kParts});
+  std::fill_n(sizes.as<int64_t>(), kParts, 1);
+  sizes.as<int64_t>()[kParts - 1] = 2;
+  const auto out = run(*session, {ramp({kParts + 1}, 1, 0), sizes});
+  CHECK(out[0].dims() == Dims{1});
+  CHECK(out[1].dims() == Dims{2});
+  CHECK(out[1].to_doubles() ==
+        std::vector<double>{ramp({kParts + 1}, 1, 0).to_doubles()[kParts - 1],
+                            ramp({kParts + 1}, 1, 0).to_doubles()[kParts]});
 }
 
 TEST_CASE("runtime/sizes: parts that have to be equal divide their axis") {
