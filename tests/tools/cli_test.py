@@ -189,6 +189,29 @@ class Tool(unittest.TestCase):
         self.assertNotEqual(first, self.xc("run", self.model, "--random", "2", "--shape", "x=3x2"))
         self.assertIn("f32[n, 2]", self.xc("run", self.model, "--random", "1", "--shape", "x=3", expect=2))
 
+    def test_run_names_of_arrays(self) -> None:
+        """Inputs called in_NAME and out_NAME, by their own names and as a case of xc check."""
+        model = self.write("names.xct", "graph g(%in_a: f32[2], %out_b: f32[2]) -> (%y) { %y = Add(%in_a, %out_b) }")
+        a, b = npy("<f4", (2,), floats(1, 2)), npy("<f4", (2,), floats(10, 20))
+        plain = self.case("plain.npz", {"in_a": a, "out_b": b})
+        self.assertIn("[11, 22]", self.xc("run", model, "--inputs", plain))
+        case = self.case("case.npz", {"in_in_a": a, "in_out_b": b, "out_y": b})
+        self.assertIn("[11, 22]", self.xc("run", model, "--inputs", case))
+
+    def test_run_containers(self) -> None:
+        outputs = ("--outputs", str(self.dir / "y.npz"))
+        model = self.write("seq.xct", "graph g(%x: f32[n]) -> (%s) {\n"
+                           "  %s = SplitToSequence(%x) {axis = 0, keepdims = 0}\n}")
+        random = ("--random", "1", "--shape", "x=3")
+        self.assertEqual(self.xc("run", model, *random), "s: seq(f32[]) of 3 elements\n")
+        self.assertIn("UNSUPPORTED: output s is seq", self.xc("run", model, *random, *outputs, expect=1))
+        model = self.write("none.xct", 'graph g(%x: f32[n]) -> (%o, %y) {\n'
+                           '  %o = Optional() {type = "f32[2]"}\n  %y = Neg(%x)\n}')
+        self.assertRegex(self.xc("run", model, *random), r"^o: opt\(f32\[[^)]*\) none\ny: f32\[3\]")
+        model = self.write("map.xct", "graph g(%x: f32[n, 2]) -> (%m) {\n"
+                           "  %m = ai.onnx.ml::ZipMap(%x) {classlabels_int64s = [4, 5]}\n}")
+        self.assertRegex(self.xc("run", model, "--random", "1", "--shape", "x=3x2"), r"^m: seq\(map.* of 3 elements")
+
     def test_text(self) -> None:
         model = self.write("text.xct", "graph text(%x: string[n]) -> (%y) {\n  %y = Identity(%x)\n}\n")
         texts = ["plain", "\u00e4\u20ac", "\U0001f600", ""]
@@ -330,6 +353,7 @@ class Tool(unittest.TestCase):
         file.write_bytes(file.read_bytes()[:-1])
         self.assertIn(f"{file.name}: damaged", self.xc("cache", str(cache), "verify", expect=1))
         self.assertIn("ignored", self.xc("cache", str(cache), "list"))
+        self.assertIn("0 files removed", self.xc("cache", str(cache), "prune", "--max-mb", "1e13"))
         (cache / "notes.txt").write_text("mine")
         self.assertIn(f"{len(rows)} files removed", self.xc("cache", str(cache), "prune", "--max-mb", "0.000001"))
         self.fill_cache()
@@ -343,6 +367,8 @@ class Tool(unittest.TestCase):
         open_to_all.chmod(0o777)
         self.assertIn("chmod", self.xc("cache", str(open_to_all), expect=1))
         self.xc("cache", str(self.dir), "prune", expect=2)
+        for number in ("nan", "inf", "-1", "0"):
+            self.xc("cache", str(self.dir), "prune", "--max-mb", number, expect=2)
         self.xc("cache", expect=2)
 
     def test_bench_cache(self) -> None:
@@ -365,6 +391,9 @@ class Tool(unittest.TestCase):
         header = self.xc("bench", self.model, self.model, "--prepared", *quick).splitlines()
         self.assertEqual(header[0].split(), keys)
         self.assertEqual(len(header), 3)
+        rows = json.loads(self.xc("bench", self.model, self.model, "--early", "3", "--json", *quick))
+        self.assertEqual([len(row["early_us"]) for row in rows], [3, 3])
+        self.xc("bench", self.model, "--seconds", "nan", expect=2)
 
     def test_bench_stream(self) -> None:
         for kind in ("constant", "uniform", "bimodal", "alternating", "growing"):

@@ -127,6 +127,12 @@ std::vector<std::string> arguments_of(const BenchFlags& flags, const std::string
   return out;
 }
 
+ordered_json measure_alone(const BenchFlags& flags, const std::string& model) {
+  std::vector<std::string> arguments = arguments_of(flags, model);
+  if (flags.early > 0) arguments.insert(arguments.end(), {"--early", std::to_string(flags.early)});
+  return ordered_json::parse(run_self(arguments));
+}
+
 void print_comparison(const ordered_json& result) {
   fmt::print("{}: {} rounds of alternating processes, this / against, lower is better\n",
              result["model"].get<std::string>(), result["rounds"].get<int>());
@@ -150,7 +156,7 @@ int execute(const BenchFlags& flags) {
       if (!flags.engine.cache.empty())
         row = measure_restart(flags, model, arguments_of(flags, model));
       else if (flags.models.size() > 1)
-        row = ordered_json::parse(run_self(arguments_of(flags, model)));
+        row = measure_alone(flags, model);
       else {
         const OtherThread other;
         row = flags.stream.empty() ? measure(flags, model) : measure_stream(flags, model);
@@ -235,10 +241,12 @@ void add_bench(CLI::App& app, int& exit_code) {
   flags->engine.add_to(*sub);
   sub->add_option("--seconds", flags->seconds, "measuring time per model")
       ->check(CLI::PositiveNumber)
+      ->check(check_finite)
       ->capture_default_str();
   sub->add_option("--warmup", flags->warmup,
                   "seconds before measuring; default: 1 in mode auto, else 0.1")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::NonNegativeNumber)
+      ->check(check_finite);
   sub->add_flag("--prepared", flags->prepared,
                 "measure a prepared call instead of a session's run");
   sub->add_option("--stream", flags->stream, kStreamHelp);

@@ -1,6 +1,7 @@
 // xc cache: what a persistent cache holds, whether it is sound, and making room in it.
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <ctime>
 #include <nlohmann/json.hpp>
@@ -71,6 +72,12 @@ int prune(const CacheFlags& flags, int64_t max_bytes) {
   return 0;
 }
 
+/// At least a byte: 0 would clear.
+int64_t bytes_of(double mb) {
+  constexpr double kMost = 8e12;  // fits 64 bits
+  return std::max<int64_t>(1, std::llround(std::min(mb, kMost) * (1 << 20)));
+}
+
 }  // namespace
 
 void add_cache(CLI::App& app, int& exit_code) {
@@ -87,14 +94,15 @@ void add_cache(CLI::App& app, int& exit_code) {
   CLI::App* pruning = sub->add_subcommand("prune", "remove what is worth least");
   pruning->add_option("--max-mb", flags->max_mb, "what may be left, in MB")
       ->required()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber)
+      ->check(check_finite);
   sub->callback([=, &exit_code] {
     if (verifying->parsed())
       exit_code = verify(*flags);
     else if (clearing->parsed())
       exit_code = prune(*flags, 0);
     else if (pruning->parsed())
-      exit_code = prune(*flags, std::max<int64_t>(1, std::llround(flags->max_mb * (1 << 20))));
+      exit_code = prune(*flags, bytes_of(flags->max_mb));
     else
       exit_code = list(*flags);
   });

@@ -240,9 +240,11 @@ void add_check(CLI::App& app, int& exit_code) {
   command->engine.add_to(*sub);
   sub->add_option("--rtol", command->rtol,
                   "relative tolerance; default: meta.json beside the model, else 1e-3")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::NonNegativeNumber)
+      ->check(check_finite);
   sub->add_option("--atol", command->atol, "absolute tolerance; default: meta.json, else 1e-4")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::NonNegativeNumber)
+      ->check(check_finite);
   sub->add_option("--repeat", command->repeat, "runs per case, each compared")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

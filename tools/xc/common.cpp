@@ -8,6 +8,7 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -186,6 +187,11 @@ std::string spell_quoted(std::string_view text) {
   return nlohmann::json(text.substr(0, end))
              .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
          (end < text.size() ? "..." : "");
+}
+
+std::string check_finite(const std::string& text) {
+  return std::isfinite(std::strtod(text.c_str(), nullptr)) ? ""
+                                                           : "'" + text + "' is no finite number";
 }
 
 double median(std::vector<double> values) {

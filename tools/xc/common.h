@@ -80,6 +80,8 @@ double resident_mb();                                     ///< physical memory o
 std::string dims_text(const std::vector<int64_t>& dims);  ///< "1x128"
 /// In quotes, with escapes for what is no text; cut after some 40 bytes.
 std::string spell_quoted(std::string_view text);
+/// A check of options: what is wrong with a number that is infinite or none; "" for others.
+std::string check_finite(const std::string& text);
 double median(std::vector<double> values);  ///< 0 for none
 double rounded(double value, int decimals);
 

@@ -152,6 +152,7 @@ void add_explain(CLI::App& app, int& exit_code) {
                 "cache); with --jit sync of all regions");
   sub->add_option("--seconds", command->seconds, "how long --profile runs the model without --runs")
       ->check(CLI::PositiveNumber)
+      ->check(check_finite)
       ->capture_default_str();
   command->engine.add_to(*sub);
   sub->add_flag("--json", command->as_json, "as JSON");

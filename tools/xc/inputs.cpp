@@ -19,11 +19,17 @@ std::vector<xcrt::Tensor> InputFlags::make(const xcrt::Model& loaded, bool fill)
     const uint32_t index = loaded.input_index(name);
     out[index] = to_tensor(array, ports[index].dtype, "input " + name);
   };
-  if (!file.empty())
-    for (const auto& [name, array] : read_npz(file)) {
-      if (name.starts_with("out_")) continue;  // a case of xc check
-      give(name.starts_with("in_") ? name.substr(3) : name, array);
+  const auto is_input = [&](const std::string& name) {
+    return std::any_of(ports.begin(), ports.end(), [&](const auto& p) { return p.name == name; });
+  };
+  if (!file.empty()) {
+    const std::map<std::string, Array> members = read_npz(file);
+    for (const auto& [name, array] : members) {
+      const bool whole = is_input(name) && !members.contains("in_" + name);
+      if (!whole && name.starts_with("out_")) continue;  // a case of xc check
+      give(!whole && name.starts_with("in_") ? name.substr(3) : name, array);
     }
+  }
   for (const std::string& text : arrays) {
     const size_t equals = text.find('=');
     if (equals == std::string::npos) throw Usage("--input wants NAME=FILE.npy, not '" + text + "'");

@@ -103,6 +103,7 @@ void add_report(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   sub->add_option("--seconds", record.seconds, "how long to run")
       ->check(CLI::PositiveNumber)
+      ->check(check_finite)
       ->capture_default_str();
   record.engine.add_to(*sub);
   sub->callback([command, &exit_code] { exit_code = command->execute(); });

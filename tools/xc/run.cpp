@@ -19,8 +19,18 @@ struct RunCommand {
   int execute();
 };
 
-/// One line: dims, and the range and mean of numbers or the first texts.
-std::string summary(const xcrt::Tensor& tensor) {
+/// Whether NumPy has a form for the value: not for containers, nor for what an optional lacks.
+bool is_array(const xcrt::Tensor& value) {
+  return value.dtype() != XC_DTYPE_TENSOR && value.dtype() != XC_DTYPE_UNDEFINED;
+}
+
+/// One line: dims, and the range and mean of numbers or the first texts; of a container its length.
+std::string summary(const xcrt::Tensor& tensor, const xcrt::Port& port) {
+  if (tensor.dtype() == XC_DTYPE_UNDEFINED) return fmt::format("{} none", port.type);
+  if (tensor.dtype() == XC_DTYPE_TENSOR) {
+    const int64_t count = port.kind == XC_PORT_MAP ? tensor.element(0).size() : tensor.size();
+    return fmt::format("{} of {} element{}", port.type, count, count == 1 ? "" : "s");
+  }
   const Array array = to_array(tensor);
   std::string out = fmt::format("{}[{}]", xc_dtype_name(array.dtype), dims_text(array.dims));
   const int64_t count = array.count();
@@ -59,11 +69,15 @@ int RunCommand::execute() {
   }
   const std::vector<xcrt::Port> ports = loaded.model.outputs();
   for (size_t i = 0; i < outputs.size(); ++i)
-    fmt::print("{}: {}\n", ports[i].name, summary(outputs[i]));
+    fmt::print("{}: {}\n", ports[i].name, summary(outputs[i], ports[i]));
   if (!outputs_file.empty()) {
     std::vector<std::pair<std::string, Array>> members;
-    for (size_t i = 0; i < outputs.size(); ++i)
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (!is_array(outputs[i]))
+        fail(XC_UNSUPPORTED, "output {} is {}, which --outputs has no form for", ports[i].name,
+             summary(outputs[i], ports[i]));
       members.emplace_back(std::string(ports[i].name), to_array(outputs[i]));
+    }
     write_npz(outputs_file, members);
   }
   return 0;
