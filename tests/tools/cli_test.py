@@ -198,6 +198,13 @@ class Tool(unittest.TestCase):
         case = self.case("case.npz", {"in_in_a": a, "in_out_b": b, "out_y": b})
         self.assertIn("[11, 22]", self.xc("run", model, "--inputs", case))
 
+    def test_sizes_of_one_symbol_agree(self) -> None:
+        model = self.write("sizes.xct", "graph g(%x: f32[n], %y: f32[2*n+1], %z: f32[floordiv(n+3, 4)]) -> (%x, %y, %z) {}")
+        for shape, sizes in ((), (1, 3, 1)), (("--shape", "x=6"), (6, 13, 2)):
+            out = self.xc("run", model, "--random", "1", *shape)
+            for name, size in zip("xyz", sizes):
+                self.assertIn(f"{name}: f32[{size}]", out)
+
     def test_run_containers(self) -> None:
         outputs = ("--outputs", str(self.dir / "y.npz"))
         model = self.write("seq.xct", "graph g(%x: f32[n]) -> (%s) {\n"

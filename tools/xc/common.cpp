@@ -15,6 +15,8 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "dim_expression.h"
+
 namespace tool {
 
 void EngineFlags::add_to(CLI::App& command) {
@@ -97,12 +99,9 @@ std::vector<std::vector<int64_t>> input_dims(
       throw Usage(
           fmt::format("input {} has no known rank: give --shape {}=...", port.name, port.name));
     std::vector<int64_t>& dims = out.emplace_back();
-    for (size_t axis = 0; axis < port.dims.size(); ++axis) {
-      const auto symbol = symbols.find(port.dim_texts[axis]);
-      dims.push_back(port.dims[axis] >= 0      ? port.dims[axis]
-                     : symbol != symbols.end() ? symbol->second
-                                               : 1);
-    }
+    for (size_t axis = 0; axis < port.dims.size(); ++axis)
+      dims.push_back(port.dims[axis] >= 0 ? port.dims[axis]
+                                          : evaluate_dim(port.dim_texts[axis], symbols));
   }
   return out;
 }

@@ -53,8 +53,9 @@ struct ShapeFlags {
   std::map<std::string, std::vector<int64_t>> parse() const;
 };
 
-/// Dims of every input: the given shapes, then constants of the model, then 1 for what is symbolic.
-/// Equal symbols of different inputs agree. Throws Usage for an unknown input name.
+/// Dims of every input: the given shapes, then constants of the model, then 1 for each symbol.
+/// Equal symbols of different inputs agree, in sizes such as 2*n too. Throws Usage for an unknown
+/// input name.
 std::vector<std::vector<int64_t>> input_dims(
     const xcrt::Model& model, const std::map<std::string, std::vector<int64_t>>& shapes);
 
