@@ -204,6 +204,7 @@ class Tool(unittest.TestCase):
             out = self.xc("run", model, "--random", "1", *shape)
             for name, size in zip("xyz", sizes):
                 self.assertIn(f"{name}: f32[{size}]", out)
+        self.xc("bench", model, "--stream", "n=1:5:growing", "--calls", "5")
 
     def test_run_containers(self) -> None:
         outputs = ("--outputs", str(self.dir / "y.npz"))

@@ -76,16 +76,16 @@ std::map<std::string, std::vector<int64_t>> ShapeFlags::parse() const {
 }
 
 std::vector<std::vector<int64_t>> input_dims(
-    const xcrt::Model& model, const std::map<std::string, std::vector<int64_t>>& shapes) {
+    const xcrt::Model& model, const std::map<std::string, std::vector<int64_t>>& shapes,
+    std::map<std::string_view, int64_t> symbols) {
   const std::vector<xcrt::Port> inputs = model.inputs();
-  std::map<std::string_view, int64_t> symbols;
   for (const auto& [name, dims] : shapes) {
     const xcrt::Port& port = inputs[model.input_index(name)];
     if (port.rank >= 0 && dims.size() != static_cast<size_t>(port.rank))
       throw Usage(
           fmt::format("--shape {}={}: the model wants {}", name, dims_text(dims), port.type));
     for (size_t axis = 0; port.rank >= 0 && axis < dims.size(); ++axis)
-      if (port.dims[axis] < 0) symbols[port.dim_texts[axis]] = dims[axis];
+      if (port.dims[axis] < 0) symbols.emplace(port.dim_texts[axis], dims[axis]);
   }
   std::vector<std::vector<int64_t>> out;
   for (const xcrt::Port& port : inputs) {

@@ -54,10 +54,11 @@ struct ShapeFlags {
 };
 
 /// Dims of every input: the given shapes, then constants of the model, then 1 for each symbol.
-/// Equal symbols of different inputs agree, in sizes such as 2*n too. Throws Usage for an unknown
-/// input name.
+/// Equal symbols of different inputs agree, in sizes such as 2*n too; `symbols` has given ones.
+/// Throws Usage for an unknown input name.
 std::vector<std::vector<int64_t>> input_dims(
-    const xcrt::Model& model, const std::map<std::string, std::vector<int64_t>>& shapes);
+    const xcrt::Model& model, const std::map<std::string, std::vector<int64_t>>& shapes,
+    std::map<std::string_view, int64_t> symbols = {});
 
 /// Inputs of these dims: floats in [-1, 1), integers in [0, 2), strings "a"; the same for a seed.
 std::vector<xcrt::Tensor> random_inputs(const xcrt::Model& model,

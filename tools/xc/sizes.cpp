@@ -74,7 +74,7 @@ std::vector<std::vector<int64_t>> dims_for(const xcrt::Model& model, const Shape
     throw Usage(fmt::format("--stream {}: no symbolic dim of that name; there are: {}", stream.name,
                             list.empty() ? "none" : list));
   }
-  std::vector<std::vector<int64_t>> dims = input_dims(model, shapes.parse());
+  std::vector<std::vector<int64_t>> dims = input_dims(model, shapes.parse(), {{symbol, size}});
   for (size_t i = 0; i < ports.size(); ++i)
     for (size_t axis = 0; axis < ports[i].dims.size(); ++axis)
       if (ports[i].dim_texts[axis] == symbol) dims[i][axis] = size;
