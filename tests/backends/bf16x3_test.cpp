@@ -233,6 +233,15 @@ TEST_CASE("backends/bf16x3: what units have no numbers for is summed up otherwis
     for (int64_t i = 0; i < side.count(); ++i)
       side.as<float>()[i] = 1e20f * (1 + std::fabs(side.as<float>()[i]));
   CHECK(worst(run(p), p) <= kBound);
+  // A result that leaves the range in one slice of the columns, and none in the others.
+  p = product(g, {100, 96}, 1000);
+  p.inputs[1].as<float>()[7 * 1000 + 100] = 1e12f;
+  p.inputs[0].as<float>()[50 * 96 + 7] = 1e30f;
+  const Tensor whole = run(p);
+  CHECK(worst(whole, p) <= kBound);
+  RunOptions options = packed();
+  options.pieces = 0;
+  CHECK(same_bits(whole, run(p, options)));
 }
 
 Problem pointwise(Generator& g, const Dims& x, int64_t out) {

@@ -434,7 +434,7 @@ TEST_CASE("backends/integer: weights in blocks, any rows, tails and zero points"
     for (const auto& [k, n, block] : std::vector<std::array<int64_t, 3>>{
              {64, 64, 32}, {70, 33, 16}, {1, 1, 1}, {300, 300, 128}, {37, 130, 37}})
       for (const Dims& x :
-           {Dims{1, k}, Dims{3, k}, Dims{7, k}, Dims{2, 9, k}, Dims{40, k}, Dims{k}})
+           {Dims{1, k}, Dims{3, k}, Dims{7, k}, Dims{2, 9, k}, Dims{40, k}, Dims{90, k}, Dims{k}})
         for (const bool zero : {false, true}) {
           Problem p;
           p.op = &get_op("DequantizedMatMul", "xc");
@@ -472,12 +472,14 @@ Problem block_product(Generator& g, DType type, const Dims& x, int64_t n, int64_
 TEST_CASE("backends/integer: weights in blocks, data that integers would lead out of range") {
   Generator g(56);
   for (const DType type : {DType::kI4, DType::kI8})
-    for (const int64_t rows : {1, 2, 7, 20})
+    for (const int64_t rows : {1, 2, 7, 20, 100})
       for (const float value : {INFINITY, -INFINITY, 3e37f, -1e38f, 3e38f, std::nanf("")}) {
         Problem p = block_product(g, type, {rows, 64}, 70, 32);
-        for (int64_t i = 0; i < rows; i += 2) p.inputs[0].as<float>()[i * 64 + 5] = value;
+        for (int64_t i = 0; i < rows; i += rows == 100 ? 41 : 2)
+          p.inputs[0].as<float>()[i * 64 + 5] = value;
         INFO(name(type) << " " << rows << " rows with " << value);
         check_row("xc.block_matmul", p, {1e-5, 1e-3});
+        if (rows == 100) check_threads("xc.block_matmul", p);
       }
 }
 

@@ -29,7 +29,7 @@ int64_t Bf16x3Product::most_rows() const {
 }
 
 int64_t Bf16x3Product::scratch_bytes(int64_t rows) const {
-  return bf16x3_fns()->room(rows, std::min(span_, k_));
+  return bf16x3_fns()->memory(rows, std::min(span_, k_));
 }
 
 void Bf16x3Product::run(std::span<const FewRows> slices, bool split, std::byte* scratch) const {
@@ -39,7 +39,15 @@ void Bf16x3Product::run(std::span<const FewRows> slices, bool split, std::byte* 
     if (!one_span() || !split) fns.split(slices[0], terms, scratch);
     for (const FewRows& slice : slices) fns.multiply(slice, terms, scratch);
   }
-  for (const FewRows& slice : slices) fns.repair(slice, scratch);
+  for (const FewRows& slice : slices)
+    for (int64_t row = 0; row < slice.rows; row += kBf16x3Rows)
+      if (fns.failed(slice, row, scratch)) {
+        FewRows block = slice;
+        block.x += row * slice.x_row;
+        block.y += row * slice.y_row;
+        block.rows = std::min(kBf16x3Rows, slice.rows - row);
+        few_rows_fn()(block);
+      }
 }
 
 }  // namespace xc::cpu

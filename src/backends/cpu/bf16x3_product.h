@@ -21,8 +21,9 @@ class Bf16x3Product {
   int64_t most_rows() const;
   bool one_span() const { return span_ >= k_; }
   int64_t scratch_bytes(int64_t rows) const;
-  /// Products of the same rows with several slices of weights. `split`: of one span, the left side
-  /// may lie in scratch from the call before.
+  /// Products of the same rows with several slices of weights; blocks of rows that fail are summed
+  /// up by few_rows_fn(). `split`: of one span, the left side may lie in scratch from the call
+  /// before.
   void run(std::span<const FewRows> slices, bool split, std::byte* scratch) const;
 
  private:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/checked.h"
 
@@ -147,6 +148,11 @@ void PanelWeights::add_lines(const StepSpec& spec, unsigned shift) {
           static_cast<size_t>(line_of(j / kPanelColumns) + b * kPanelColumns + j % kPanelColumns);
       const int64_t z = (zero ? load_int64(zero.data(), zero.dtype(), b * n + j) : 0) + shift;
       scales_[at] = scale.as<float>()[b * n + j];
+      // NaN counts as infinite.
+      const float magnitude = std::fabs(scales_[at]);
+      largest_scale_ = magnitude <= largest_scale_ ? largest_scale_
+                       : std::isnan(magnitude)     ? HUGE_VALF
+                                                   : magnitude;
       if (bytes)
         zero_bytes_[at] = static_cast<uint8_t>(z);
       else

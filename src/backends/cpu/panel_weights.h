@@ -22,6 +22,7 @@ class PanelWeights {
   BlockPanel rows_panel(int64_t index) const;
   BytePanel groups_panel(int64_t index) const;
   int64_t block() const { return block_; }
+  float largest_scale() const { return largest_scale_; }  ///< its magnitude; infinite of NaN
   int64_t blocks() const { return blocks_; }
   int64_t k = 0, n = 0;
   int64_t count = 0;  ///< of panels
@@ -44,6 +45,7 @@ class PanelWeights {
   int64_t block_, blocks_ = 0;
   std::vector<uint8_t> data_;
   std::vector<float> scales_;
+  float largest_scale_ = 0;
   std::vector<float> zeros_;         ///< of Layout::kRows
   std::vector<uint8_t> zero_bytes_;  ///< of Layout::kGroups
 };

@@ -30,20 +30,14 @@ XC_INLINE __mmask16 first_lanes(int64_t count) {
   return static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1 << count) - 1);
 }
 
-/// What lies in `room`: for each row the bits of its largest element, for each block whether it is
-/// to be repaired; the steps of 32 columns of the right side and of the next 32; those of the left
-/// side, block by block.
+/// What lies in memory: for each row the bits of its largest element; the steps of 32 columns of
+/// the right side and of the next 32; those of the left side, block by block.
 struct Room {
-  static constexpr int64_t blocks_bytes(int64_t rows) {
-    return (blocks_of(rows) * (kBf16x3Rows * 4 + 1) + kLine - 1) / kLine * kLine;
-  }
   XC_INLINE Room(std::byte* memory, int64_t rows, int64_t terms)
       : most(reinterpret_cast<uint32_t*>(memory)),
-        failed(reinterpret_cast<uint8_t*>(most + blocks_of(rows) * kBf16x3Rows)),
-        right(memory + blocks_bytes(rows)),
+        right(memory + blocks_of(rows) * kBf16x3Rows * 4),
         left(right + 2 * steps_of(terms) * kStepBytes) {}
   uint32_t* most;
-  uint8_t* failed;
   std::byte* right;
   std::byte* left;
 };
@@ -240,20 +234,17 @@ void split_left(const FewRows& p, const Bf16x3Terms& terms, std::byte* memory) {
     const uint32_t largest = _mm512_reduce_max_epu32(most);
     room.most[row] = terms.begin > 0 && room.most[row] > largest ? room.most[row] : largest;
   }
-  if (terms.begin == 0)
-    for (int64_t block = 0; block < blocks_of(p.rows); ++block) room.failed[block] = 0;
 }
 
-/// Whether one of 32 by up to 32 results is infinite or NaN.
-XC_INLINE bool not_finite(const float* y, int64_t stride, int64_t rows, int64_t columns) {
+/// Whether one of the results is infinite or NaN.
+bool not_finite(const float* y, int64_t stride, int64_t rows, int64_t columns) {
   const __m512i exponent = _mm512_set1_epi32(0x7f800000);
-  const __mmask16 low = first_lanes(columns), high = first_lanes(columns - kTile);
   __m512i most = _mm512_setzero_si512();
   for (int64_t row = 0; row < rows; ++row, y += stride)
-    most = _mm512_max_epu32(
-        most,
-        _mm512_max_epu32(_mm512_and_si512(_mm512_maskz_loadu_epi32(low, y), exponent),
-                         _mm512_and_si512(_mm512_maskz_loadu_epi32(high, y + kTile), exponent)));
+    for (int64_t j = 0; j < columns; j += kTile)
+      most = _mm512_max_epu32(
+          most,
+          _mm512_and_si512(_mm512_maskz_loadu_epi32(first_lanes(columns - j), y + j), exponent));
   return _mm512_cmpeq_epi32_mask(most, exponent) != 0;
 }
 
@@ -287,7 +278,8 @@ void multiply(const FewRows& p, const Bf16x3Terms& terms, std::byte* memory) {
   const auto weights = [&](int64_t column) {
     const int64_t panel =
         p.panel > 0 ? column / kFewColumns * p.panel + column % kFewColumns : column;
-    return static_cast<const std::byte*>(p.panels) + panel * kBytes + terms.begin * row_bytes;
+    return static_cast<const std::byte*>(p.panels) + panel * kBytes +
+           (terms.begin - terms.held) * row_bytes;
   };
   Palette palette;
   for (int tile = 0; tile < 8; ++tile) {
@@ -295,7 +287,7 @@ void multiply(const FewRows& p, const Bf16x3Terms& terms, std::byte* memory) {
     palette.rows[tile] = kTile;
   }
   _tile_loadconfig(&palette);
-  const bool add = terms.begin > 0, last = terms.end == p.k;
+  const bool add = terms.begin > 0;
   Results edge;
   const auto side = [&](int64_t column, std::byte* to) {
     return RightSide<format>{weights(column), row_bytes, count, least(kColumns, p.n - column), to};
@@ -320,7 +312,6 @@ void multiply(const FewRows& p, const Bf16x3Terms& terms, std::byte* memory) {
       run(room.left + block * steps * kStepBytes, here, steps, y, y_row * 4, add, next,
           pairs * (block + 1) / blocks);
       if (!whole) copy_block(edge.at, kColumns, target, p.y_row, rows, columns);
-      if (last && not_finite(target, p.y_row, rows, columns)) room.failed[block] = 1;
     }
     std::byte* const done = here;
     here = there;
@@ -345,26 +336,19 @@ XC_INLINE bool is_tiny(uint32_t most) {
   return most != 0 && most < static_cast<uint32_t>(127 - kBf16x3Exponent) << 23;
 }
 
-void repair(const FewRows& p, const std::byte* memory) {
+bool failed(const FewRows& p, int64_t row, const std::byte* memory) {
   const Room room(const_cast<std::byte*>(memory), p.rows, 0);
-  for (int64_t block = 0; block < blocks_of(p.rows); ++block) {
-    const int64_t row = block * kBf16x3Rows, rows = least(kBf16x3Rows, p.rows - row);
-    bool failed = room.failed[block] != 0;
-    for (int64_t i = 0; i < rows; ++i) failed |= is_tiny(room.most[row + i]);
-    if (!failed) continue;
-    FewRows some = p;
-    some.x += row * p.x_row;
-    some.y += row * p.y_row;
-    some.rows = rows;
-    few_rows_fn()(some);
-  }
+  const int64_t rows = least(kBf16x3Rows, p.rows - row);
+  for (int64_t i = row; i < row + rows; ++i)
+    if (is_tiny(room.most[i])) return true;
+  return not_finite(p.y + row * p.y_row, p.y_row, rows, p.n);
 }
 
-int64_t room_bytes(int64_t rows, int64_t terms) {
-  return Room::blocks_bytes(rows) + (2 + blocks_of(rows)) * steps_of(terms) * kStepBytes;
+int64_t memory_bytes(int64_t rows, int64_t terms) {
+  return blocks_of(rows) * kBf16x3Rows * 4 + (2 + blocks_of(rows)) * steps_of(terms) * kStepBytes;
 }
 
-constexpr Bf16x3Fns kFns{split_left, multiply_any, repair, room_bytes};
+constexpr Bf16x3Fns kFns{split_left, multiply_any, failed, memory_bytes};
 
 }  // namespace
 

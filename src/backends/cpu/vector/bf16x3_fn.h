@@ -21,21 +21,24 @@ constexpr int64_t kBf16x3Step = 32;
 /// side, or it is 0: units take denormal numbers for 0.
 constexpr int kBf16x3Exponent = 40;
 
-/// A product, a span of whose terms is worked on: FewRows with elements of f32, f16 or bf16, no
-/// pairs, no `add`. In turn for each span, the first of which begins at 0 and the last of which
-/// ends at k: split() once, multiply() for each slice of columns. Then repair() for each.
+/// A span of a product's terms. `held`: the term whose weights `panels` begins with.
 struct Bf16x3Terms {
   int64_t begin, end;
+  int64_t held = 0;
 };
+/// A product, a span of whose terms is worked on: FewRows with elements of f32, f16 or bf16, no
+/// pairs, no `add`. In turn for each span, the first of which begins at 0 and the last of which
+/// ends at k: split() once, multiply() for each slice of columns. Memory has 64-byte alignment.
 struct Bf16x3Fns {
-  /// The left side's terms in three parts each, into `room`, which has 64-byte alignment.
-  void (*split)(const FewRows& p, const Bf16x3Terms& terms, std::byte* room);
+  /// The left side's terms in three parts each.
+  void (*split)(const FewRows& p, const Bf16x3Terms& terms, std::byte* memory);
   /// y = or (from the second span on) += these terms.
-  void (*multiply)(const FewRows& p, const Bf16x3Terms& terms, std::byte* room);
-  /// Blocks of rows that are out of range or have results that are not finite, as plain sums.
-  void (*repair)(const FewRows& p, const std::byte* room);
+  void (*multiply)(const FewRows& p, const Bf16x3Terms& terms, std::byte* memory);
+  /// In the end: whether the block of rows from `row` on is out of range, or has results that are
+  /// not finite. It is to be summed up otherwise.
+  bool (*failed)(const FewRows& p, int64_t row, const std::byte* memory);
   /// Bytes, of spans of up to `terms`.
-  int64_t (*room)(int64_t rows, int64_t terms);
+  int64_t (*memory)(int64_t rows, int64_t terms);
 };
 /// Where the process may use such units (grant_matrix_units()); else null.
 const Bf16x3Fns* bf16x3_fns();
