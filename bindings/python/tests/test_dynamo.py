@@ -161,6 +161,56 @@ def test_numbers(fresh):
             check(run, torch.randn(n, 3), scale, times, of=function)
 
 
+def test_numbers_that_are_computed(fresh):
+    function = lambda x: (x * 2, x.shape[0] + 1, x.shape[0] > 3)  # noqa: E731
+    run = torch.compile(function, backend="xc", dynamic=True, options={"threads": 1})
+    for n in (3, 5):
+        _, longer, many = check(run, torch.randn(n, 2), of=function)
+        assert type(longer) is int and type(many) is bool
+    assert fresh()[0].eager is None
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.fft.rfft(x),
+        lambda x: torch.view_as_complex(torch.stack([x, x + 1], -1)),
+        lambda x: torch.complex(x, x) * 2,
+    ],
+)
+def test_complex_results_are_left_to_torch(fresh, function):
+    run = compiled(function)
+    for _ in range(2):
+        assert check(run, torch.randn(3, 4), of=function).is_complex()
+    assert "complex" in fresh()[0].eager
+
+
+def test_complex_arguments_are_left_to_torch(fresh):
+    function = lambda x: torch.view_as_real(x * x)  # noqa: E731
+    run = compiled(function)
+    for _ in range(2):
+        check(run, torch.randn(3, dtype=torch.complex64), of=function)
+    assert "complex" in fresh()[0].eager
+
+
+def test_complex_numbers_inside(fresh):
+    function = lambda x: torch.fft.rfft(x).abs()  # noqa: E731
+    check(compiled(function), torch.randn(3, 8), of=function)
+    assert fresh()[0].eager is None
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_around_a_call(fresh, dtype):
+    net = nn.Sequential(nn.Linear(16, 16), nn.GELU(), nn.Linear(16, 8)).eval()
+    run = compiled(net)
+    x = torch.randn(4, 16)
+    for enabled in (False, True, False):
+        with torch.autocast("cpu", dtype, enabled=enabled):
+            y = check(run, x, of=net, tolerance=2e-2 if enabled else 2e-5)
+        assert y.dtype == (dtype if enabled else torch.float32)
+    assert all(graph.eager is None for graph in fresh())
+
+
 def test_gradients_are_left_to_torch(fresh):
     net = mlp()
     run = compiled(net)

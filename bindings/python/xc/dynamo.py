@@ -15,6 +15,7 @@ symbols of the model, so another size makes no new one. What xc cannot run (see 
 compiler: graphs whose gradients are wanted, tensors that are not on the CPU, operators that have no form in ONNX.
 """
 
+import contextlib
 import copy
 import itertools
 import logging
@@ -31,7 +32,7 @@ import numpy as np
 import torch
 from torch.fx import GraphModule
 
-from xc._core import Error, Session
+from xc._core import Error, Port, Session
 
 __all__ = ["Graph", "backend", "graphs"]
 
@@ -71,7 +72,7 @@ class Graph:
         self._module = module
         self._options = options
         self._weights = list(weights)
-        self._arguments = [node.meta.get("example_value", node.meta.get("val")) for node in _placeholders(module)]
+        self._arguments = [_example_of(node) for node in _placeholders(module)]
         self._results = _Results(module)
         self._models: list[_Model] = []  # the one that ran last is the first
         self._static = False  # a model per signature
@@ -149,6 +150,7 @@ class _Results:
         position = {node: k for k, node in enumerate(_placeholders(module))}
         self._results: list[Callable[[Sequence[Any], Sequence[torch.Tensor]], Any]] = []
         self.computed: list[int] = []  # which of the graph's results the model has
+        self.examples: list[Any] = []  # of those
         for k, value in enumerate(output.args[0]):
             if not isinstance(value, torch.fx.Node):
                 self._results.append(lambda arguments, tensors, value=value: value)
@@ -157,8 +159,13 @@ class _Results:
             else:
                 at = len(self.computed)
                 self.computed.append(k)
-                self._results.append(lambda arguments, tensors, at=at: tensors[at])
-        self._computed_alone = len(self.computed) == len(self._results)
+                self.examples.append(_example_of(value))
+                if isinstance(self.examples[-1], _NUMBERS):
+                    self._results.append(lambda arguments, tensors, at=at: tensors[at].item())
+                else:
+                    self._results.append(lambda arguments, tensors, at=at: tensors[at])
+        tensors_alone = not any(isinstance(value, _NUMBERS) for value in self.examples)
+        self._computed_alone = tensors_alone and len(self.computed) == len(self._results)
 
     def tuple_of(self, arguments: Sequence[Any], tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         if self._computed_alone:
@@ -176,13 +183,12 @@ class _Model:
         self._sizes = [(k, arguments[k].shape) for k in tensors] if graph._static else []
         self._numbers = [(k, v) for k, v in enumerate(arguments) if k not in tensors] if graph._static else []
         fixed = _Fixed(graph, self._inputs, arguments)
+        inputs = [arguments[k] for k in self._inputs]
         # A thread has none of the modes that a graph may run in. torch.export keeps state of the process.
         with _exporting, ThreadPoolExecutor(1) as pool:
-            inputs = [arguments[k] for k in self._inputs]
             self.session = pool.submit(_session_of, fixed, inputs, graph._options).result()
-        ports = len(self.session.inputs), len(self.session.outputs)
-        if ports != (len(self._inputs), len(graph._results.computed)):
-            raise RuntimeError("the converted model has other inputs or outputs")
+        _require_types("argument", self.session.inputs, inputs)
+        _require_types("result", self.session.outputs, graph._results.examples)
 
     def fits(self, arguments: Sequence[Any]) -> bool:
         for k, weight, version in self._weights:
@@ -210,6 +216,8 @@ class _Fixed(torch.nn.Module):
         symbolic, static = graph._arguments, graph._static
         self.graph_module = _without_metadata(graph._module)
         self._computed = list(graph._results.computed)
+        # Of the modes around a call, the one that says what is computed; torch makes a graph for each.
+        self._autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
         self._sources: list[Callable[[Sequence[torch.Tensor]], Any]] = []
         place = {k: at for at, k in enumerate(inputs)}
         self.dynamic_shapes: list[dict[int, Any]] = [{} for _ in inputs]
@@ -234,7 +242,9 @@ class _Fixed(torch.nn.Module):
                 raise RuntimeError(f"argument {k} is a number that is no size of a tensor")
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        results = self.graph_module(*[source(tensors) for source in self._sources])
+        enabled, dtype = self._autocast
+        with torch.autocast("cpu", dtype, enabled=enabled) if enabled else contextlib.nullcontext():
+            results = self.graph_module(*[source(tensors) for source in self._sources])
         return tuple(results[k] for k in self._computed)
 
 
@@ -250,6 +260,20 @@ def _session_of(module: _Fixed, inputs: Sequence[torch.Tensor], options: dict[st
         path = pathlib.Path(folder, "model.onnx")
         torch.onnx.export(program, dynamo=True, verbose=False).save(path, external_data=True)
         return Session(path, **options)
+
+
+def _require_types(what: str, ports: Sequence[Port], values: Sequence[Any]) -> None:
+    """Of a model's inputs or outputs: those of the graph. A converter makes pairs of floats of complex numbers."""
+    if len(ports) != len(values):
+        raise RuntimeError(f"the converted model has {len(ports)} {what}s in place of {len(values)}")
+    for port, value in zip(ports, values, strict=True):
+        rank = value.dim() if isinstance(value, torch.Tensor) else 0
+        same = port.shape is None or len(port.shape) == rank
+        if isinstance(value, torch.Tensor):
+            same = same and _DTYPES.get(port.type.split("[")[0]) == value.dtype and value.device.type == "cpu"
+        if not same:
+            wanted = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
+            raise RuntimeError(f"a {what} is {wanted} in PyTorch, {port.type} in the converted model")
 
 
 def _compile_pure_core(
@@ -313,6 +337,11 @@ def _placeholders(module: GraphModule) -> list[torch.fx.Node]:
     return module.graph.find_nodes(op="placeholder")
 
 
+def _example_of(node: torch.fx.Node) -> Any:
+    """A tensor without numbers, or a number, as the graph has in place of the node."""
+    return node.meta.get("example_value", node.meta.get("val"))
+
+
 def _is_weight(value: Any) -> bool:
     """Of an example: parameters, and the buffers of modules, which torch marks."""
     return isinstance(value, torch.nn.Parameter) or getattr(value, "_dynamo_static_input_type", None) is not None
@@ -339,6 +368,26 @@ def _tensor_of(array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array.view(np.dtype(f"u{array.dtype.itemsize}"))).view(dtype)
     return torch.from_numpy(array)
 
+
+_NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+_DTYPES = {
+    "f64": torch.float64,
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "f8e4m3fn": torch.float8_e4m3fn,
+    "f8e5m2": torch.float8_e5m2,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "i16": torch.int16,
+    "i8": torch.int8,
+    "u64": torch.uint64,
+    "u32": torch.uint32,
+    "u16": torch.uint16,
+    "u8": torch.uint8,
+    "bool": torch.bool,
+}  # of ports
 
 _OF_ML_DTYPES = {
     "bfloat16": torch.bfloat16,
