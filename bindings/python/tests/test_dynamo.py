@@ -68,6 +68,29 @@ def test_weights_are_read_again_when_they_change(fresh):
     check(run, x, of=net)
 
 
+def test_weights_that_lie_in_other_memory_are_read_again(fresh):
+    net = nn.Linear(4, 4)
+    run = compiled(net)
+    x = torch.randn(3, 4)
+    check(run, x, of=net)
+    first = net.weight.data
+    net.weight.data = first * 2
+    check(run, x, of=net)
+    net.weight.data = first  # what is made next may get the memory of the last
+    net.weight.data = first * 3
+    check(run, x, of=net)
+
+
+def test_weights_that_pytorch_is_told_to_have_changed(fresh):
+    net = nn.Linear(4, 4)
+    run = compiled(net)
+    x = torch.randn(3, 4)
+    check(run, x, of=net)
+    net.weight.data.mul_(2)
+    torch.autograd.graph.increment_version(net.weight)
+    check(run, x, of=net)
+
+
 def test_weights_that_keep_changing_are_inputs(fresh):
     net = mlp()
     run = compiled(net)

@@ -10,8 +10,9 @@
 and the package onnxscript, with which torch writes ONNX (`pip install xcrt[torch]`).
 
 Parameters and buffers become constants of the model. They are looked at in every call: ones that were replaced or
-changed in place are read again, and ones that keep changing become inputs. Sizes that torch takes for dynamic are
-symbols of the model, so another size makes no new one. What xc cannot run (see `Graph.eager`) runs as without a
+changed in place are read again, and ones that keep changing become inputs. Numbers written through `tensor.data` or
+a NumPy array are changes that PyTorch does not count: tell it by `torch.autograd.graph.increment_version(tensor)`.
+Sizes that torch takes for dynamic are symbols of the model, so another size makes no new one. What xc cannot run (see `Graph.eager`) runs as without a
 compiler: graphs whose gradients are wanted, tensors that are not on the CPU, operators that have no form in ONNX.
 """
 
@@ -31,6 +32,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.fx import GraphModule
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from xc._core import Error, Port, Session
 
@@ -177,7 +179,9 @@ class _Model:
     """A session for one set of weights of a graph."""
 
     def __init__(self, graph: Graph, arguments: Sequence[Any]) -> None:
-        self._weights = [(k, weakref.ref(arguments[k]), arguments[k]._version) for k in graph._weights]
+        self._weights = [(k, weakref.ref(arguments[k]), _state_of(arguments[k])) for k in graph._weights]
+        # Of their memory, whose identity is not given to another while these live.
+        self._storages = [StorageWeakRef(arguments[k].untyped_storage()) for k in graph._weights]
         tensors = [k for k, value in enumerate(arguments) if isinstance(value, torch.Tensor)]
         self._inputs = [k for k in tensors if k not in graph._weights]
         self._sizes = [(k, arguments[k].shape) for k in tensors] if graph._static else []
@@ -191,9 +195,9 @@ class _Model:
         _require_types("result", self.session.outputs, graph._results.examples)
 
     def fits(self, arguments: Sequence[Any]) -> bool:
-        for k, weight, version in self._weights:
+        for k, weight, state in self._weights:
             value = arguments[k]
-            if weight() is not value or value._version != version:
+            if weight() is not value or _state_of(value) != state:
                 return False
         for k, size in self._sizes:
             if arguments[k].shape != size:
@@ -202,7 +206,7 @@ class _Model:
 
     def is_stale(self) -> bool:
         """Whether weights it was made for are gone or have changed."""
-        return any((value := weight()) is None or value._version != version for _, weight, version in self._weights)
+        return any((value := weight()) is None or _state_of(value) != state for _, weight, state in self._weights)
 
     def run(self, arguments: Sequence[Any]) -> list[torch.Tensor]:
         return [_tensor_of(array) for array in self.session.run([_array_of(arguments[k]) for k in self._inputs])]
@@ -345,6 +349,11 @@ def _example_of(node: torch.fx.Node) -> Any:
 def _is_weight(value: Any) -> bool:
     """Of an example: parameters, and the buffers of modules, which torch marks."""
     return isinstance(value, torch.nn.Parameter) or getattr(value, "_dynamo_static_input_type", None) is not None
+
+
+def _state_of(weight: torch.Tensor) -> tuple[int, int, int]:
+    """What differs once PyTorch has changed a tensor or `tensor.data = ...` has given it other memory."""
+    return weight._version, weight.data_ptr(), weight.untyped_storage()._cdata
 
 
 def _wants_gradient(value: Any) -> bool:
