@@ -184,6 +184,39 @@ def test_numbers(fresh):
             check(run, torch.randn(n, 3), scale, times, of=function)
 
 
+def test_positions_are_inputs(fresh):
+    def write(cache, x, at):
+        cache[at : at + 1] = x
+        return cache[: at + 1].softmax(0) @ x.t() * at
+
+    run = compiled(write)
+    for at in (2, 3, 5, 30, 62):
+        cache, x = torch.randn(64, 4), torch.randn(1, 4)
+        wanted_cache = cache.clone()
+        wanted = write(wanted_cache, x, at)
+        with torch.no_grad():
+            torch.testing.assert_close(run(cache, x, at), wanted)
+        torch.testing.assert_close(cache, wanted_cache)
+    assert sessions(fresh()) == [1, 1]  # the first number is taken for a constant
+
+
+def test_numbers_below_zero(fresh):
+    function = lambda x, k: x * (k % 3) + k // 2  # noqa: E731
+    run = compiled(function)
+    for k in (2, 3, 4, -5, -3, 7, 2**62):
+        check(run, torch.randn(3, 4), k, of=function)
+    assert sum(sessions(fresh())) <= 4
+
+
+def test_models_of_single_sizes_are_few(fresh, monkeypatch):
+    monkeypatch.setattr(xc.dynamo.Graph, "_SIZES", 2)
+    function = lambda x, scale: x * scale  # noqa: E731
+    run = compiled(function)
+    for k in (2, 3, -2, -3, -4, -5, -3):
+        check(run, torch.randn(3, 4), k, of=function)
+    assert sum(sessions(fresh())) <= 4 and all(graph.eager is None for graph in fresh())
+
+
 def test_numbers_that_are_computed(fresh):
     function = lambda x: (x * 2, x.shape[0] + 1, x.shape[0] > 3)  # noqa: E731
     run = torch.compile(function, backend="xc", dynamic=True, options={"threads": 1})

@@ -12,7 +12,8 @@ and the package onnxscript, with which torch writes ONNX (`pip install xcrt[torc
 Parameters and buffers become constants of the model. They are looked at in every call: ones that were replaced or
 changed in place are read again, and ones that keep changing become inputs. Numbers written through `tensor.data` or
 a NumPy array are changes that PyTorch does not count: tell it by `torch.autograd.graph.increment_version(tensor)`.
-Sizes that torch takes for dynamic are symbols of the model, so another size makes no new one. What xc cannot run (see `Graph.eager`) runs as without a
+Sizes that torch takes for dynamic are symbols of the model and other ints its inputs, so another one makes no new
+model; where that cannot be, eight sizes or numbers have one each. What xc cannot run (see `Graph.eager`) runs as without a
 compiler: graphs whose gradients are wanted, tensors that are not on the CPU, operators that have no form in ONNX.
 """
 
@@ -65,6 +66,7 @@ class Graph:
     """A function of tensors without side effects, as torch found it. Safe to call from any number of threads."""
 
     _CHANGES = 3  # of weights, until they are inputs
+    _SIZES = 8  # that have a model, where a model has no symbols
 
     def __init__(self, module: GraphModule, weights: Sequence[int], options: dict[str, Any]) -> None:
         """`weights`: positions of the arguments that rarely change."""
@@ -124,13 +126,18 @@ class Graph:
         ]
         if any(isinstance(value, torch.Tensor) and value.device.type != "cpu" for value in arguments):
             return self._give_up("tensors that are not on the CPU")
+        if self._static and sum(model.has_weights(arguments) for model in self._models) >= self._SIZES:
+            return None
         try:
             try:
                 model = _Model(self, arguments)
             except Exception as error:
                 if self._static or not any(_is_dynamic(value) for value in self._arguments):
                     raise
-                _log.info("graph %d: a model per size, since with symbols: %s", self.serial, _line(error))
+                _log.warning(
+                    "graph %d: a model for each of %d sizes or numbers, others are run by PyTorch, since with symbols: %s",
+                    self.serial, self._SIZES, _line(error),
+                )  # fmt: skip
                 self._static = True
                 model = _Model(self, arguments)
         except Exception as error:  # whatever a converter may raise
@@ -183,10 +190,13 @@ class _Model:
         # Of their memory, whose identity is not given to another while these live.
         self._storages = [StorageWeakRef(arguments[k].untyped_storage()) for k in graph._weights]
         tensors = [k for k, value in enumerate(arguments) if isinstance(value, torch.Tensor)]
-        self._inputs = [k for k in tensors if k not in graph._weights]
         self._sizes = [(k, arguments[k].shape) for k in tensors] if graph._static else []
         self._numbers = [(k, v) for k, v in enumerate(arguments) if k not in tensors] if graph._static else []
-        fixed = _Fixed(graph, self._inputs, arguments)
+        fixed = _Fixed(graph, [k for k in tensors if k not in graph._weights], arguments)
+        self._inputs = fixed.inputs
+        self._counts = [k for k in self._inputs if k not in tensors]
+        if not self._has_counts(arguments):
+            raise RuntimeError("a number is no count")
         inputs = [arguments[k] for k in self._inputs]
         # A thread has none of the modes that a graph may run in. torch.export keeps state of the process.
         with _exporting, ThreadPoolExecutor(1) as pool:
@@ -194,15 +204,24 @@ class _Model:
         _require_types("argument", self.session.inputs, inputs)
         _require_types("result", self.session.outputs, graph._results.examples)
 
-    def fits(self, arguments: Sequence[Any]) -> bool:
+    def has_weights(self, arguments: Sequence[Any]) -> bool:
         for k, weight, state in self._weights:
             value = arguments[k]
             if weight() is not value or _state_of(value) != state:
                 return False
+        return True
+
+    def fits(self, arguments: Sequence[Any]) -> bool:
+        if not self.has_weights(arguments):
+            return False
         for k, size in self._sizes:
             if arguments[k].shape != size:
                 return False
-        return all(arguments[k] == number for k, number in self._numbers)
+        return self._has_counts(arguments) and all(arguments[k] == number for k, number in self._numbers)
+
+    def _has_counts(self, arguments: Sequence[Any]) -> bool:
+        """torch.export takes a number that is a symbol for one of at least 0."""
+        return all(0 <= arguments[k] < 2**63 for k in self._counts)
 
     def is_stale(self) -> bool:
         """Whether weights it was made for are gone or have changed."""
@@ -213,19 +232,21 @@ class _Model:
 
 
 class _Fixed(torch.nn.Module):
-    """The graph with its weights inside: from the other tensors to the results that are not arguments."""
+    """The graph with its weights inside: from other tensors and numbers to the results that are not arguments."""
 
-    def __init__(self, graph: Graph, inputs: Sequence[int], arguments: Sequence[Any]) -> None:
+    def __init__(self, graph: Graph, tensors: Sequence[int], arguments: Sequence[Any]) -> None:
+        """`tensors`: positions of the arguments that are inputs; numbers that are no sizes of them become more."""
         super().__init__()
         symbolic, static = graph._arguments, graph._static
         self.graph_module = _without_metadata(graph._module)
         self._computed = list(graph._results.computed)
         # Of the modes around a call, the one that says what is computed; torch makes a graph for each.
         self._autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
-        self._sources: list[Callable[[Sequence[torch.Tensor]], Any]] = []
-        place = {k: at for at, k in enumerate(inputs)}
-        self.dynamic_shapes: list[dict[int, Any]] = [{} for _ in inputs]
+        self._sources: list[Callable[[Sequence[Any]], Any]] = []
+        self.inputs = list(tensors)
+        self.dynamic_shapes: list[Any] = [{} for _ in tensors]
         dims: dict[str, tuple[int, int]] = {}  # of inputs, by the symbol of torch
+        place = {k: at for at, k in enumerate(tensors)}
         for k, at in place.items():
             for axis, size in enumerate(symbolic[k].shape if not static else ()):
                 if not isinstance(size, int):
@@ -233,28 +254,32 @@ class _Fixed(torch.nn.Module):
                     self.dynamic_shapes[at][axis] = torch.export.Dim.DYNAMIC
         for k, value in enumerate(arguments):
             if k in place:
-                self._sources.append(lambda tensors, at=place[k]: tensors[at])
+                self._sources.append(lambda inputs, at=place[k]: inputs[at])
             elif isinstance(value, torch.Tensor):
                 name = f"weight_{k}"
                 self.register_buffer(name, value.detach())
-                self._sources.append(lambda tensors, name=name: getattr(self, name))
+                self._sources.append(lambda inputs, name=name: getattr(self, name))
             elif static or isinstance(symbolic[k], int):
-                self._sources.append(lambda tensors, value=value: value)
+                self._sources.append(lambda inputs, value=value: value)
             elif (found := dims.get(str(symbolic[k].node.expr))) is not None:
-                self._sources.append(lambda tensors, found=found: tensors[found[0]].shape[found[1]])
+                self._sources.append(lambda inputs, found=found: inputs[found[0]].shape[found[1]])
+            elif not isinstance(symbolic[k], torch.SymInt):
+                raise RuntimeError(f"argument {k} is a number that is no integer")
             else:
-                raise RuntimeError(f"argument {k} is a number that is no size of a tensor")
+                self._sources.append(lambda inputs, at=len(self.inputs): inputs[at])
+                self.inputs.append(k)
+                self.dynamic_shapes.append(torch.export.Dim.DYNAMIC)
 
-    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(self, *inputs: Any) -> tuple[torch.Tensor, ...]:
         enabled, dtype = self._autocast
         with torch.autocast("cpu", dtype, enabled=enabled) if enabled else contextlib.nullcontext():
-            results = self.graph_module(*[source(tensors) for source in self._sources])
+            results = self.graph_module(*[source(inputs) for source in self._sources])
         return tuple(results[k] for k in self._computed)
 
 
-def _session_of(module: _Fixed, inputs: Sequence[torch.Tensor], options: dict[str, Any]) -> Session:
+def _session_of(module: _Fixed, inputs: Sequence[Any], options: dict[str, Any]) -> Session:
     with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
-        examples = tuple(value.clone() if value.is_inference() else value.detach() for value in inputs)
+        examples = tuple(_leaf_of(value) if isinstance(value, torch.Tensor) else value for value in inputs)
         program = torch.export.export(
             module, examples, dynamic_shapes=(tuple(module.dynamic_shapes),), strict=False
         )
@@ -271,13 +296,17 @@ def _require_types(what: str, ports: Sequence[Port], values: Sequence[Any]) -> N
     if len(ports) != len(values):
         raise RuntimeError(f"the converted model has {len(ports)} {what}s in place of {len(values)}")
     for port, value in zip(ports, values, strict=True):
-        rank = value.dim() if isinstance(value, torch.Tensor) else 0
-        same = port.shape is None or len(port.shape) == rank
+        given = _DTYPES.get(port.type.split("[")[0])
         if isinstance(value, torch.Tensor):
-            same = same and _DTYPES.get(port.type.split("[")[0]) == value.dtype and value.device.type == "cpu"
-        if not same:
-            wanted = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
-            raise RuntimeError(f"a {what} is {wanted} in PyTorch, {port.type} in the converted model")
+            wanted, rank = value.dtype, value.dim()
+        else:
+            wanted, rank = (torch.int64 if isinstance(value, int | torch.SymInt) else given), 0
+        if given != wanted or port.shape is not None and len(port.shape) != rank:
+            raise RuntimeError(f"{what} {port.name} is {wanted} of rank {rank} in PyTorch, {port.type} in the converted model")
+
+
+def _leaf_of(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.clone() if tensor.is_inference() else tensor.detach()
 
 
 def _compile_pure_core(
@@ -365,8 +394,10 @@ def _is_dynamic(value: Any) -> bool:
     return any(isinstance(size, torch.SymInt) for size in sizes)
 
 
-def _array_of(tensor: torch.Tensor) -> Any:
+def _array_of(tensor: torch.Tensor | int) -> Any:
     """NumPy's arrays take a third of DLPack's time."""
+    if isinstance(tensor, int):
+        return np.array(tensor, np.int64)
     if tensor.dtype in _OF_ML_DTYPES.values():
         return tensor.detach()
     return tensor.numpy(force=True)
