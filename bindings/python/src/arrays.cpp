@@ -292,6 +292,12 @@ bool has_values(const nb::object& converted, const nb::object& given, xc_dtype w
   });
 }
 
+/// dlpack.h's kDLFloat8_e4m3fn and those behind it; older headers of nanobind have no names for
+/// them.
+constexpr uint8_t kDlpackFloat8 = 10;
+constexpr xc_dtype kFloat8[] = {XC_DTYPE_F8E4M3FN, XC_DTYPE_F8E4M3FNUZ, XC_DTYPE_F8E5M2,
+                                XC_DTYPE_F8E5M2FNUZ, XC_DTYPE_F8E8M0};
+
 xc_dtype dtype_of_dlpack(const nb::dlpack::dtype& type) {
   using Code = nb::dlpack::dtype_code;
   if (type.lanes != 1) return XC_DTYPE_UNDEFINED;
@@ -302,6 +308,8 @@ xc_dtype dtype_of_dlpack(const nb::dlpack::dtype& type) {
            : type.bits == 64 ? b64
                              : 0;
   };
+  if (type.code >= kDlpackFloat8 && type.code < kDlpackFloat8 + std::size(kFloat8))
+    return pick(kFloat8[type.code - kDlpackFloat8], 0, 0, 0);
   switch (static_cast<Code>(type.code)) {
     case Code::Float:
       return pick(0, XC_DTYPE_F16, XC_DTYPE_F32, XC_DTYPE_F64);

@@ -161,6 +161,18 @@ def test_types(fresh, dtype):
     assert all(graph.eager is None for graph in fresh())
 
 
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_float8(fresh, dtype):
+    function = lambda a, b: ((a.float() + b).to(dtype), b)  # noqa: E731
+    run = compiled(function)
+    for a in (torch.randn(5, 7), torch.randn(7, 5).t()):
+        with torch.no_grad():
+            given, wanted = run(a.to(dtype), a)[0], function(a.to(dtype), a)[0]
+        assert given.dtype == dtype
+        torch.testing.assert_close(given.float(), wanted.float(), rtol=0, atol=0)
+    assert all(graph.eager is None for graph in fresh())
+
+
 def test_bfloat16_weights(fresh):
     net = mlp().to(torch.bfloat16)
     check(compiled(net), torch.randn(4, 16).to(torch.bfloat16), of=net, tolerance=2e-2)

@@ -266,6 +266,19 @@ def test_dlpack(session):
         del noise
 
 
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"])
+def test_dlpack_of_float8(name):
+    torch = pytest.importorskip("torch")
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    bits = np.arange(1, 100, dtype=np.uint8)
+    x = torch.from_numpy(bits).view(getattr(torch, name))
+    short = name.replace("float", "f").replace("_", "").replace("e8m0fnu", "e8m0")
+    run = xc.Session(one_op("Identity", short, shape="n"), jit="off")
+    (y,) = run.run([x])
+    assert y.dtype == getattr(ml_dtypes, name)
+    np.testing.assert_array_equal(y.view(np.uint8), bits)
+
+
 def test_failing_dlpack_exports_say_why(session):
     class Exporter:
         def __init__(self, error):

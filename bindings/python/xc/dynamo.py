@@ -30,6 +30,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import torch
 from torch.fx import GraphModule
@@ -398,14 +399,14 @@ def _array_of(tensor: torch.Tensor | int) -> Any:
     """NumPy's arrays take a third of DLPack's time."""
     if isinstance(tensor, int):
         return np.array(tensor, np.int64)
-    if tensor.dtype in _OF_ML_DTYPES.values():
-        return tensor.detach()
+    if (dtype := _ML_DTYPES.get(tensor.dtype)) is not None:
+        return tensor.detach().view(_BYTES[dtype.itemsize]).numpy().view(dtype)
     return tensor.numpy(force=True)
 
 
 def _tensor_of(array: np.ndarray) -> torch.Tensor:
-    if (dtype := _OF_ML_DTYPES.get(array.dtype.name)) is not None:
-        return torch.from_numpy(array.view(np.dtype(f"u{array.dtype.itemsize}"))).view(dtype)
+    if (dtype := _OF_ML_DTYPES.get(array.dtype)) is not None:
+        return torch.from_numpy(array.view(f"u{array.dtype.itemsize}")).view(dtype)
     return torch.from_numpy(array)
 
 
@@ -417,7 +418,9 @@ _DTYPES = {
     "f16": torch.float16,
     "bf16": torch.bfloat16,
     "f8e4m3fn": torch.float8_e4m3fn,
+    "f8e4m3fnuz": torch.float8_e4m3fnuz,
     "f8e5m2": torch.float8_e5m2,
+    "f8e5m2fnuz": torch.float8_e5m2fnuz,
     "i64": torch.int64,
     "i32": torch.int32,
     "i16": torch.int16,
@@ -429,11 +432,16 @@ _DTYPES = {
     "bool": torch.bool,
 }  # of ports
 
-_OF_ML_DTYPES = {
-    "bfloat16": torch.bfloat16,
-    "float8_e4m3fn": torch.float8_e4m3fn,
-    "float8_e5m2": torch.float8_e5m2,
+# Types that NumPy has from ml_dtypes, which onnxscript needs too. Not all of PyTorch export them by DLPack.
+_ML_DTYPES = {
+    torch.bfloat16: np.dtype(ml_dtypes.bfloat16),
+    torch.float8_e4m3fn: np.dtype(ml_dtypes.float8_e4m3fn),
+    torch.float8_e4m3fnuz: np.dtype(ml_dtypes.float8_e4m3fnuz),
+    torch.float8_e5m2: np.dtype(ml_dtypes.float8_e5m2),
+    torch.float8_e5m2fnuz: np.dtype(ml_dtypes.float8_e5m2fnuz),
 }
+_OF_ML_DTYPES = {dtype: of for of, dtype in _ML_DTYPES.items()}
+_BYTES = {1: torch.uint8, 2: torch.int16}
 
 
 def _line(error: BaseException) -> str:
