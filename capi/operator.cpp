@@ -61,6 +61,18 @@ const T& attribute(const OpCall& call, const char* name, AttrKind kind) {
   return std::get<T>(*attr);
 }
 
+/// An attribute of strings, or of a tensor of them.
+std::span<const std::string> texts(const OpCall& call, const char* name) {
+  const auto& declared = call.op().signature.attrs;
+  const auto is_tensor = [&](const auto& attr) {
+    return attr.name == need(name, "name") && attr.kind == AttrKind::kTensor;
+  };
+  if (std::none_of(declared.begin(), declared.end(), is_tensor))
+    return attribute<std::vector<std::string>>(call, name, AttrKind::kStrings);
+  const TensorView view = attribute<Tensor>(call, name, AttrKind::kTensor).view();
+  return {strings_of(view, "attribute"), static_cast<size_t>(view.count())};
+}
+
 template <class T>
 xc_status list(xc_op_call* call, const char* name, AttrKind kind, const T** out_values,
                uint64_t* out_count) {
@@ -219,12 +231,12 @@ xc_status xc_op_call_floats(xc_op_call* call, const char* name, const double** o
 xc_status xc_op_call_strings(xc_op_call* call, const char* name, uint64_t element,
                              xc_string_view* out_value, uint64_t* out_count) {
   return kept(call, [&](OpCall& c) {
-    const auto& texts = attribute<std::vector<std::string>>(c, name, AttrKind::kStrings);
-    if (out_value && element >= texts.size())
+    const std::span<const std::string> all = texts(c, name);
+    if (out_value && element >= all.size())
       fail(Status::kInvalidArgument, "no element {} in the {} of attribute '{}'", element,
-           texts.size(), name);
-    if (out_value) *out_value = to_view(texts[element]);
-    if (out_count) *out_count = texts.size();
+           all.size(), name);
+    if (out_value) *out_value = to_view(all[element]);
+    if (out_count) *out_count = all.size();
   });
 }
 xc_status xc_op_call_tensor(xc_op_call* call, const char* name, xc_tensor_view* out_view) {

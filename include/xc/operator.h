@@ -133,8 +133,9 @@ XC_API XC_NODISCARD xc_status xc_op_call_allocate(xc_op_call* call, uint32_t ind
 XC_API XC_NODISCARD xc_status xc_op_call_set_strings(xc_op_call* call, uint32_t index,
                                                      const xc_string_view* values, uint64_t count);
 
-/* An attribute, or its default. Fail with XC_NOT_FOUND (not declared; optional, and not there) and
- * XC_INVALID_ARGUMENT (of another kind). @since 0.1 @stability experimental */
+/* An attribute, or its default. xc_op_call_strings() also reads a tensor of strings, row-major.
+ * Fail with XC_NOT_FOUND (not declared; optional, and not there) and XC_INVALID_ARGUMENT (of
+ * another kind). @since 0.1 @stability experimental */
 XC_API XC_NODISCARD xc_status xc_op_call_int(xc_op_call* call, const char* name,
                                              int64_t* out_value);
 XC_API XC_NODISCARD xc_status xc_op_call_float(xc_op_call* call, const char* name,

@@ -52,6 +52,24 @@ std::string failure(Function function) {
 
 }  // namespace
 
+TEST_CASE("capi/hpp: a function reads the texts of an attribute that is a tensor") {
+  static constexpr char kText[] =
+      "graph g(%x: f32[n]) -> (%y) {\n"
+      "  %y = acme::Tag(%x) {t = string[2, 1] [\"a\", \"bc\"], u = f32[1] [3]}\n"
+      "}\n";
+  xcrt::OpLibrary operators;
+  operators.add("acme::Tag(x: f32[n]) {t: tensor, u: tensor} -> y: f32[n]", [](xcrt::OpCall& call) {
+    CHECK(call.get_tensor("t").rank == 2);
+    CHECK(call.get_strings("t") == std::vector<std::string_view>{"a", "bc"});
+    std::ranges::fill(call.result<float>(0), 0.0f);
+    (void)call.get_strings("u");
+  });
+  const xcrt::Engine engine(xcrt::Config().set("threads", "1").set("jit", "off"), {}, &operators);
+  xcrt::Session runs(xcrt::Model(engine, std::as_bytes(std::span(kText, sizeof kText - 1))));
+  const auto x = xcrt::Tensor::of<float>({3});
+  CHECK_THROWS_WITH_AS(runs.run(x), doctest::Contains("f32, no strings"), xcrt::Error);
+}
+
 TEST_CASE("capi/hpp: operators of the host run in a model") {
   xcrt::OpLibrary operators;
   operators.add(kPick, pick);

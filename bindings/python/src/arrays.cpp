@@ -338,12 +338,8 @@ class Texts {
   /// A new reference.
   PyObject* object(std::string_view text) {
     Kept& kept = kept_[std::hash<std::string_view>()(text) % kept_.size()];
-    if (kept.object && kept.text == text) return Py_NewRef(kept.object.ptr());
-    PyObject* made =
-        PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape");
-    if (!made) nb::raise_python_error();
-    kept = {text, nb::borrow(made)};
-    return made;
+    if (!kept.object || kept.text != text) kept = {text, str_of_text(text)};
+    return Py_NewRef(kept.object.ptr());
   }
 
  private:
@@ -593,6 +589,11 @@ nb::object to_numpy(xcrt::Tensor tensor) {
   if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(out.ptr()), owner) < 0)
     nb::raise_python_error();
   return out;
+}
+
+nb::object str_of_text(std::string_view text) {
+  return steal(
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape"));
 }
 
 nb::object numpy_dtype(xc_dtype dtype) {

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <array>
+#include <string_view>
 #include <vector>
 
 #include <xc/xc.hpp>
@@ -72,6 +73,9 @@ xcrt::Tensor tensor_of(nb::handle value, xc_dtype wanted, const char* what, cons
 
 /// A NumPy array over the tensor's memory, which it keeps alive; strings become an object array.
 nb::object to_numpy(xcrt::Tensor tensor);
+
+/// A text as a str; bytes that are no UTF-8 become surrogates, which set_strings() takes back.
+nb::object str_of_text(std::string_view text);
 
 /// The NumPy dtype; None where NumPy and ml_dtypes have none.
 nb::object numpy_dtype(xc_dtype dtype);

@@ -29,27 +29,31 @@ nb::object input_of(const xcrt::OpCall& call, uint32_t index) {
 }
 
 nb::object attribute_of(const xcrt::OpCall& call, const char* name, int32_t kind) {
-  const auto list = [](const auto& values) {
+  const auto list = [](const auto& values, auto&& object_of) {
     nb::list out;
-    for (const auto& value : values) out.append(nb::cast(value));
+    for (const auto& value : values) out.append(object_of(value));
     return out;
   };
+  const auto number = [](auto value) { return nb::cast(value); };
   switch (kind) {
     case XC_ATTRIBUTE_INT:
       return nb::cast(call.get_int(name));
     case XC_ATTRIBUTE_FLOAT:
       return nb::cast(call.get_float(name));
     case XC_ATTRIBUTE_STRING:
-      return nb::cast(call.get_string(name));
+      return str_of_text(call.get_string(name));
     case XC_ATTRIBUTE_INTS:
-      return list(call.get_ints(name));
+      return list(call.get_ints(name), number);
     case XC_ATTRIBUTE_FLOATS:
-      return list(call.get_floats(name));
+      return list(call.get_floats(name), number);
     case XC_ATTRIBUTE_STRINGS:
-      return list(call.get_strings(name));
+      return list(call.get_strings(name), str_of_text);
     default: {
       const xc_tensor_view view = call.get_tensor(name);
-      return to_numpy(copy_of(view));
+      if (view.dtype != XC_DTYPE_STRING) return to_numpy(copy_of(view));
+      xcrt::Tensor copy(view.dtype, {view.dims, view.rank});
+      copy.set_strings(call.get_strings(name));
+      return to_numpy(std::move(copy));
     }
   }
 }
@@ -87,9 +91,27 @@ void store(xcrt::OpCall& call, uint32_t index, nb::handle value) {
   throw xcrt::Error(XC_INVALID_ARGUMENT, message.c_str(), {});
 }
 
-void compute(nb::handle function, xcrt::OpCall& call) {
+/// Of a signature that the library has accepted; without one that stands for any number. Behind
+/// the domain, which may be quoted, only names of inputs have a colon.
+uint32_t inputs_with_a_name(std::string_view signature) {
+  const size_t open = signature.find('(', signature.find("::"));
+  uint32_t count = 0;
+  int depth = 0;
+  char before = 0;
+  for (const char c : signature.substr(open)) {
+    if (c == '(') ++depth;
+    if (c == ')' && --depth == 0) break;
+    if (c == ':' && before != '*') ++count;
+    if (c != ' ') before = c;
+  }
+  return count;
+}
+
+/// `count`: inputs of the function, of which a node may leave out optional ones at the end.
+void compute(nb::handle function, uint32_t count, xcrt::OpCall& call) {
   nb::list inputs;
   for (uint32_t i = 0; i < call.input_count(); ++i) inputs.append(input_of(call, i));
+  while (inputs.size() < count) inputs.append(nb::none());
   nb::dict attributes;
   for (uint32_t i = 0; i < call.attribute_count(); ++i) {
     const auto [name, kind] = call.attribute(i);
@@ -122,6 +144,7 @@ nb::object Operators::add(const std::string& signature, nb::object function) {
   const auto slot = std::make_shared<Slot>(Slot{function});
   slots_.reserve(slots_.size() + 1);
   library_.add(signature.c_str(), [slot](xcrt::OpCall& call) { call_function(*slot, call); });
+  slot->inputs = inputs_with_a_name(signature);
   slots_.push_back(slot);
   return function;
 }
@@ -131,7 +154,7 @@ void Operators::call_function(const Slot& slot, xcrt::OpCall& call) {
   const nb::object function = slot.function;  // it may go while it runs
   if (!function) fail("the operators of the session have been freed");
   try {
-    compute(function, call);
+    compute(function, slot.inputs, call);
   } catch (const nb::python_error& error) {
     Raised::keep(error);
     fail(text_of(error));

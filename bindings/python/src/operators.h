@@ -33,9 +33,10 @@ class Operators {
   void clear();
 
  private:
-  /// A function; none once the operators have gone.
+  /// A function, none once the operators have gone; how many inputs its signature names.
   struct Slot {
     nb::object function;
+    uint32_t inputs = 0;
   };
   static void call_function(const Slot& slot, xcrt::OpCall& call);
 

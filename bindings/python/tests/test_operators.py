@@ -57,6 +57,42 @@ def test_between_standard_operators(options):
     assert "host" in run.explain() or options
 
 
+def test_optional_inputs_left_out_at_the_end():
+    """They are None, as those in the middle are."""
+    seen = []
+
+    def function(*inputs):
+        seen.append([given is None for given in inputs])
+        return inputs[0]
+
+    f32s = '"my(own)"::Op(x: f32[n], a?: f32[2*floordiv(n, 2)], b?: f32[n]{}) -> y: f32[n]'
+    for more, absent in (("", [False, True, True]), (", rest*: f32[n]", [False, True, True])):
+        model = b'graph g(%x: f32[n]) -> (%y) { %y = "my(own)"::Op(%x) }'
+        session(model, operators(f32s.replace("{}", more), function)).run([B])
+        assert seen.pop() == absent
+    with pytest.raises(xc.Error):
+        xc.Operators().add("no signature", function)
+
+
+def test_attributes_of_any_text():
+    """Bytes that are no UTF-8 come as results with them do."""
+    seen = {}
+
+    def function(x, **attributes):
+        seen.update(attributes)
+        return x
+
+    ops = operators("acme::Op(x: f32[n]) {s: string, ss: strings, t: tensor} -> y: f32[n]", function)
+    texts = onnx.helper.make_tensor("t", onnx.TensorProto.STRING, [2, 1], [b"a\xc3\xa9", b"\xff"])
+    node = onnx.helper.make_node("Op", ["x"], ["y"], domain="acme", s=b"a\xff", ss=[b"b", b"\xfe"], t=texts)
+    x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n"]) for name in "xy")
+    opsets = [onnx.helper.make_opsetid("", 21), onnx.helper.make_opsetid("acme", 1)]
+    model = onnx.helper.make_model(onnx.helper.make_graph([node], "g", [x], [y]), opset_imports=opsets)
+    session(model.SerializeToString(), ops).run([B])
+    assert seen["s"] == "a\udcff" and seen["ss"] == ["b", "\udcfe"]
+    assert seen["t"].dtype == object and seen["t"].tolist() == [["aé"], ["\udcff"]]
+
+
 def test_in_an_onnx_model():
     node = onnx.helper.make_node("Scale", ["x"], ["h"], domain="acme", alpha=3.0)
     neg = onnx.helper.make_node("Neg", ["h"], ["y"])
@@ -315,7 +351,7 @@ def test_several_threads_and_runs_at_once():
 
 def test_functions_go_with_their_last_session():
     class Function:
-        def __call__(self, x, alpha):
+        def __call__(self, x, bias, alpha):
             return x
 
     function = Function()
@@ -334,7 +370,7 @@ def test_functions_go_with_their_last_session():
 @pytest.mark.parametrize("keeps", ["session", "call", "operators"])
 def test_functions_that_keep_what_runs_them_go_too(keeps):
     class Function:
-        def __call__(self, x, alpha):
+        def __call__(self, x, bias, alpha):
             return x
 
     function = Function()
