@@ -12,6 +12,7 @@ namespace nb = nanobind;
 using namespace nb::literals;
 using xc_python::Call;
 using xc_python::Collected;
+using xc_python::Engine;
 using xc_python::Operators;
 using xc_python::Port;
 using xc_python::Session;
@@ -90,11 +91,17 @@ NB_MODULE(_core_in_main, module) {
       .def("add", &Operators::add, "signature"_a, "function"_a.none() = nb::none())
       .def("add_rules", &Operators::add_rules, "rules"_a);
 
+  nb::class_<Engine>(module, "Engine", nb::type_slots(Collected<Engine>::slots),
+                     nb::is_weak_referenceable(), "Threads and settings that sessions share.")
+      .def(nb::init<int64_t, nb::handle, const Operators*, const nb::kwargs&>(), "threads"_a = 0,
+           "jit"_a = nb::none(), "operators"_a.none() = nb::none(), "options"_a);
+
   nb::class_<Session>(module, "Session", nb::type_slots(Collected<Session>::slots),
                       "A model made ready to run.")
-      .def(nb::init<nb::handle, int64_t, nb::handle, const Operators*, const nb::kwargs&>(),
+      .def(nb::init<nb::handle, int64_t, nb::handle, const Operators*, const Engine*,
+                    const nb::kwargs&>(),
            "model"_a, "threads"_a = 0, "jit"_a = nb::none(), "operators"_a.none() = nb::none(),
-           "options"_a)
+           "engine"_a.none() = nb::none(), "options"_a)
       .def("run", &Session::run, "inputs"_a, "timeout"_a = nb::none(), "outputs"_a = nb::none())
       .def("prepare", &Session::prepare, "inputs"_a, "outputs"_a = nb::none())
       .def("explain", &Session::explain, "shapes"_a = nb::none(), "json"_a = false)

@@ -88,9 +88,17 @@ xcrt::Config make_config(int64_t threads, nb::handle jit, const nb::kwargs& opti
   return config;
 }
 
-/// A path, or the bytes of a model. The GIL is released while it loads.
-xcrt::Model load(nb::handle model, const xcrt::Config& config, const Operators* operators) {
+xcrt::Engine make_engine(const xcrt::Config& config, const Operators* operators) {
   const xcrt::OpLibrary* library = operators ? &operators->library() : nullptr;
+  return without_gil([&] { return xcrt::Engine(config, {}, library); });
+}
+
+nb::object owner_of(const Operators* operators) {
+  return operators ? nb::find(*operators) : nb::object();
+}
+
+/// A path, or the bytes of a model. The GIL is released while it loads.
+xcrt::Model load(nb::handle model, const xcrt::Engine& engine) {
   if (PyObject_CheckBuffer(model.ptr())) {
     Py_buffer buffer;
     if (PyObject_GetBuffer(model.ptr(), &buffer, PyBUF_SIMPLE) < 0) nb::raise_python_error();
@@ -98,7 +106,7 @@ xcrt::Model load(nb::handle model, const xcrt::Config& config, const Operators* 
                                                                           &PyBuffer_Release);
     const std::span bytes(static_cast<const std::byte*>(buffer.buf),
                           static_cast<size_t>(buffer.len));
-    return without_gil([&] { return xcrt::Model(xcrt::Engine(config, {}, library), bytes); });
+    return without_gil([&] { return xcrt::Model(engine, bytes); });
   }
   PyObject* path = PyOS_FSPath(model.ptr());
   if (!path) nb::raise_python_error();
@@ -107,7 +115,7 @@ xcrt::Model load(nb::handle model, const xcrt::Config& config, const Operators* 
   if (!PyUnicode_FSConverter(path, &encoded)) nb::raise_python_error();
   const nb::object bytes = nb::steal(encoded);
   const std::string file = PyBytes_AS_STRING(encoded);
-  return without_gil([&] { return xcrt::Model(xcrt::Engine(config, {}, library), file); });
+  return without_gil([&] { return xcrt::Model(engine, file); });
 }
 
 xcrt::Session make_session(const xcrt::Model& model) {
@@ -154,13 +162,32 @@ nb::str str_of(xc_string_view text) {
 
 }  // namespace
 
+Engine::Engine(int64_t threads, nb::handle jit, const Operators* operators,
+               const nb::kwargs& options)
+    : operators_(owner_of(operators)),
+      engine_(make_engine(make_config(threads, jit, options), operators)) {}
+
+Engine::~Engine() {
+  const nb::gil_scoped_release unlocked;
+  engine_.reset();
+}
+
+int Engine::traverse(visitproc visit, void* arg) const {
+  Py_VISIT(operators_.ptr());
+  return 0;
+}
+
 Session::Session(nb::handle model, int64_t threads, nb::handle jit, const Operators* operators,
-                 const nb::kwargs& options)
-    : operators_(operators ? nb::find(*operators) : nb::object()),
-      model_(load(model, make_config(threads, jit, options), operators)),
-      session_(make_session(*model_)),
-      inputs_(ports_of(model_->inputs())),
-      outputs_(ports_of(model_->outputs())) {}
+                 const Engine* engine, const nb::kwargs& options)
+    : operators_(engine ? engine->operators() : owner_of(operators)) {
+  if (engine && (threads != 0 || !jit.is_none() || operators || options.size() != 0))
+    fail(XC_INVALID_ARGUMENT, "the options of a session are those of its engine");
+  model_.emplace(load(model, engine ? engine->share()
+                                    : make_engine(make_config(threads, jit, options), operators)));
+  session_.emplace(make_session(*model_));
+  inputs_ = ports_of(model_->inputs());
+  outputs_ = ports_of(model_->outputs());
+}
 
 Session::~Session() {
   const nb::gil_scoped_release unlocked;

@@ -1,4 +1,4 @@
-// The classes behind xc.Session and xc.Call.
+// The classes behind xc.Engine, xc.Session and xc.Call.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -52,10 +52,28 @@ class Call {
   xcrt::Call call_;  // goes first
 };
 
+class Engine {
+ public:
+  Engine(int64_t threads, nb::handle jit, const Operators* operators, const nb::kwargs& options);
+  /// May be the last to hold the engine: waits for its threads without the GIL.
+  ~Engine();
+  Engine(Engine&&) = delete;
+  xcrt::Engine share() const { return engine_->share(); }
+  const nb::object& operators() const { return operators_; }
+
+  int traverse(visitproc visit, void* arg) const;
+  void clear() { operators_.reset(); }
+
+ private:
+  nb::object operators_;  ///< the xc.Operators, or nothing
+  std::optional<xcrt::Engine> engine_;
+};
+
 class Session {
  public:
+  /// `engine`: null for one of its own, with these options.
   Session(nb::handle model, int64_t threads, nb::handle jit, const Operators* operators,
-          const nb::kwargs& options);
+          const Engine* engine, const nb::kwargs& options);
   /// Waits for background work without the GIL.
   ~Session();
   Session(Session&&) = delete;

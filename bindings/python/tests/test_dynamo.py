@@ -1,6 +1,7 @@
 """torch.compile(backend="xc") against PyTorch itself. Skipped where torch or onnxscript is not installed."""
 
 import gc
+import pathlib
 import threading
 
 import numpy as np
@@ -313,6 +314,16 @@ def test_options_reach_the_session(fresh):
             check(compiled(net, **wrong), torch.randn(4, 16), of=net)
         torch._dynamo.reset()
     check(compiled(net, jit="off"), torch.randn(4, 16), of=net)
+
+
+def test_graphs_share_threads(fresh):
+    def workers():
+        return sum("xc-w" in (task / "comm").read_text() for task in pathlib.Path("/proc/self/task").iterdir())
+
+    before = workers()
+    for function in (lambda x: x @ x, lambda x: x @ x.t(), lambda x: x.t() @ x):
+        check(compiled(function, threads=4), torch.randn(200, 200), of=function, tolerance=1e-3)
+    assert len(fresh()) == 3 and workers() - before <= 3
 
 
 def test_threads_at_once(fresh):

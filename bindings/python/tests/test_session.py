@@ -266,17 +266,39 @@ def test_dlpack(session):
         del noise
 
 
-@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"])
-def test_dlpack_of_float8(name):
+@pytest.mark.parametrize("kind", ["e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu"])
+def test_dlpack_of_float8(kind):
     torch = pytest.importorskip("torch")
     ml_dtypes = pytest.importorskip("ml_dtypes")
     bits = np.arange(1, 100, dtype=np.uint8)
-    x = torch.from_numpy(bits).view(getattr(torch, name))
-    short = name.replace("float", "f").replace("_", "").replace("e8m0fnu", "e8m0")
-    run = xc.Session(one_op("Identity", short, shape="n"), jit="off")
+    x = torch.from_numpy(bits).view(getattr(torch, f"float8_{kind}"))
+    run = xc.Session(one_op("Identity", "f8" + kind.replace("m0fnu", "m0"), shape="n"), jit="off")
     (y,) = run.run([x])
-    assert y.dtype == getattr(ml_dtypes, name)
+    assert y.dtype == getattr(ml_dtypes, f"float8_{kind}")
     np.testing.assert_array_equal(y.view(np.uint8), bits)
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/task").exists(), reason="counts the threads of Linux")
+def test_sessions_may_share_an_engine():
+    def threads():
+        return len(list(pathlib.Path("/proc/self/task").iterdir()))
+
+    x = np.ones((300, 300), np.float32)
+    model = b"graph g(%x: f32[n, n]) -> (%y) {\n  %y = MatMul(%x, %x)\n}\n"
+    engine = xc.Engine(threads=4)
+    sessions = [xc.Session(model, engine=engine)]
+    sessions[0].run([x])
+    before = threads()
+    sessions += [xc.Session(model, engine=engine) for _ in range(5)]
+    del engine
+    for one in sessions:
+        np.testing.assert_array_equal(one.run([x])[0], x * 300)
+    assert threads() == before
+    for options in ({"threads": 2}, {"jit": "off"}, {"fusion": "off"}, {"operators": xc.Operators()}):
+        with pytest.raises(xc.Error, match="those of its engine"):
+            xc.Session(AFFINE, engine=xc.Engine(threads=1), **options)
+    with pytest.raises(xc.Error, match="no_such"):
+        xc.Engine(no_such=1)
 
 
 def test_failing_dlpack_exports_say_why(session):

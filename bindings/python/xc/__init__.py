@@ -10,7 +10,7 @@ them. Arrays returned by `run` share memory with the session's pool; they are or
 live as long as you keep them. Any number of threads may run one session at once.
 """
 
-from xc._core import Call, Error, Operators, Port, Session, options, runtime_version
+from xc._core import Call, Engine, Error, Operators, Port, Session, options, runtime_version
 
 __version__ = runtime_version()
-__all__ = ["Call", "Error", "Operators", "Port", "Session", "options", "runtime_version"]
+__all__ = ["Call", "Engine", "Error", "Operators", "Port", "Session", "options", "runtime_version"]

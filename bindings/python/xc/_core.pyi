@@ -49,6 +49,19 @@ class Operators:
     def add_rules(self, rules: str) -> None:
         """Adds rewrite rules: "rule r: acme::Twice(?x) => Add(?x, ?x)"."""
 
+class Engine:
+    """What sessions may share: threads, settings, the compiler and its share of the CPU, the memory that
+    `max_memory_bytes` counts. Sessions keep it."""
+
+    def __init__(
+        self,
+        threads: int = 0,
+        jit: str | None = None,
+        operators: Operators | None = None,
+        **options: str | int | bool,
+    ) -> None:
+        """What a session takes that has an engine of its own."""
+
 class Session:
     """A model made ready to run. Safe to use from any number of threads at once."""
 
@@ -58,12 +71,13 @@ class Session:
         threads: int = 0,
         jit: str | None = None,
         operators: Operators | None = None,
+        engine: Engine | None = None,
         **options: str | int | bool,
     ) -> None:
         """`model` is a path (ONNX, .xcg or the text form, told apart by content; the file must not change
         while the session lives) or the bytes of one. `threads`: 0 = all cores. `jit`: "auto", "off", "sync" or
         "freeze". `options`: others by name, `xc.options()` lists them. What is not given is read from XC_*.
-        Every session has an engine of its own. Fails with Error, TypeError for arguments of wrong types."""
+        A session has an engine of its own unless one is given, which has all these options then. Fails with Error, TypeError for arguments of wrong types."""
     def run(
         self,
         inputs: Sequence[Any] | Mapping[str, Any],

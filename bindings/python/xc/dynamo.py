@@ -22,6 +22,7 @@ import copy
 import itertools
 import logging
 import operator
+import os
 import pathlib
 import tempfile
 import threading
@@ -36,7 +37,7 @@ import torch
 from torch.fx import GraphModule
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from xc._core import Error, Port, Session
+from xc._core import Engine, Error, Port, Session
 
 __all__ = ["Graph", "backend", "graphs"]
 
@@ -44,7 +45,7 @@ _log = logging.getLogger(__name__)
 _graphs: "weakref.WeakSet[Graph]" = weakref.WeakSet()
 _serials = itertools.count()
 _exporting = threading.Lock()
-_TRIVIAL = b"graph g(%x: f32[1]) -> (%y) {\n  %y = Neg(%x)\n}\n"
+_engines: "weakref.WeakValueDictionary[tuple[int, str], Engine]" = weakref.WeakValueDictionary()
 
 
 def graphs() -> "list[Graph]":
@@ -57,10 +58,18 @@ def backend(
 ) -> Callable[..., Any]:
     """What torch.compile calls per graph. The graph is converted at its first call, which has its tensors."""
     options = {"threads": torch.get_num_threads(), **(options or {})}
-    Session(_TRIVIAL, **options)  # options that are wrong are an error, not a reason to do without xc
+    engine = _engine_of(options)  # options that are wrong are an error, not a reason to do without xc
     if _changes_or_returns_inputs(module):
-        return _compile_pure_core(module, example_inputs, options)
-    return Graph(module, [k for k, value in enumerate(example_inputs) if _is_weight(value)], options)
+        return _compile_pure_core(module, example_inputs, engine)
+    return Graph(module, [k for k, value in enumerate(example_inputs) if _is_weight(value)], engine)
+
+
+def _engine_of(options: dict[str, Any]) -> Engine:
+    """One for all graphs with these options, whose threads they share. A forked process has none of them."""
+    key = os.getpid(), repr(sorted(options.items()))
+    if (engine := _engines.get(key)) is None:
+        engine = _engines[key] = Engine(**options)
+    return engine
 
 
 class Graph:
@@ -69,13 +78,13 @@ class Graph:
     _CHANGES = 3  # of weights, until they are inputs
     _SIZES = 8  # that have a model, where a model has no symbols
 
-    def __init__(self, module: GraphModule, weights: Sequence[int], options: dict[str, Any]) -> None:
+    def __init__(self, module: GraphModule, weights: Sequence[int], engine: Engine) -> None:
         """`weights`: positions of the arguments that rarely change."""
         self.serial = next(_serials)
         self.eager: str | None = None
         """Why PyTorch runs it; None while xc does."""
         self._module = module
-        self._options = options
+        self._engine = engine
         self._weights = list(weights)
         self._arguments = [_example_of(node) for node in _placeholders(module)]
         self._results = _Results(module)
@@ -201,7 +210,7 @@ class _Model:
         inputs = [arguments[k] for k in self._inputs]
         # A thread has none of the modes that a graph may run in. torch.export keeps state of the process.
         with _exporting, ThreadPoolExecutor(1) as pool:
-            self.session = pool.submit(_session_of, fixed, inputs, graph._options).result()
+            self.session = pool.submit(_session_of, fixed, inputs, graph._engine).result()
         _require_types("argument", self.session.inputs, inputs)
         _require_types("result", self.session.outputs, graph._results.examples)
 
@@ -278,7 +287,7 @@ class _Fixed(torch.nn.Module):
         return tuple(results[k] for k in self._computed)
 
 
-def _session_of(module: _Fixed, inputs: Sequence[Any], options: dict[str, Any]) -> Session:
+def _session_of(module: _Fixed, inputs: Sequence[Any], engine: Engine) -> Session:
     with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
         examples = tuple(_leaf_of(value) if isinstance(value, torch.Tensor) else value for value in inputs)
         program = torch.export.export(
@@ -289,7 +298,7 @@ def _session_of(module: _Fixed, inputs: Sequence[Any], options: dict[str, Any]) 
         # xc maps the weights' file, which may be removed then: they are never in memory twice.
         path = pathlib.Path(folder, "model.onnx")
         torch.onnx.export(program, dynamo=True, verbose=False).save(path, external_data=True)
-        return Session(path, **options)
+        return Session(path, engine=engine)
 
 
 def _require_types(what: str, ports: Sequence[Port], values: Sequence[Any]) -> None:
@@ -311,7 +320,7 @@ def _leaf_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _compile_pure_core(
-    module: GraphModule, example_inputs: Sequence[Any], options: dict[str, Any]
+    module: GraphModule, example_inputs: Sequence[Any], engine: Engine
 ) -> Callable[..., Any]:
     """Of a graph that is no function of its arguments: AOTAutograd makes one of it, and does the rest itself."""
     from functorch.compile import make_boxed_func
@@ -320,7 +329,7 @@ def _compile_pure_core(
     def compile_core(core: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
         context = torch._guards.TracingContext.try_get()
         metadata = context.fw_metadata if context else None
-        return make_boxed_func(Graph(core, metadata.static_input_indices if metadata else [], options))
+        return make_boxed_func(Graph(core, metadata.static_input_indices if metadata else [], engine))
 
     by_torch = lambda core, _: make_boxed_func(core.forward)  # noqa: E731
     return aot_autograd(fw_compiler=by_torch, inference_compiler=compile_core)(module, example_inputs)
