@@ -52,12 +52,54 @@ class Raised {
   std::optional<nb::python_error> error_;
 };
 
+/// For a thread that Python ends as it asks for the GIL of an interpreter that goes: a daemon
+/// thread. Before 3.14 its stack is unwound (pthread_exit() of glibc), which ends the process at
+/// the first function of C++ that lets nothing pass. It waits for the end of the process instead,
+/// as Python does since.
+[[noreturn]] void wait_for_the_end() noexcept;
+
+/// Gives up the GIL while it lives.
+class Unlocked {
+ public:
+  Unlocked() : state_(PyEval_SaveThread()) {}
+  ~Unlocked() {
+    try {
+      PyEval_RestoreThread(state_);
+    } catch (...) {
+      wait_for_the_end();
+    }
+  }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+/// Has the GIL while it lives, in any thread.
+class Locked {
+ public:
+  Locked() {
+    try {
+      state_ = PyGILState_Ensure();
+    } catch (...) {
+      wait_for_the_end();
+    }
+  }
+  ~Locked() { PyGILState_Release(state_); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  PyGILState_STATE state_;
+};
+
 /// Calls the library without the GIL.
 template <class Body>
 auto without_gil(Body&& body) {
   Raised raised;
   try {
-    const nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     return body();
   } catch (const xcrt::Error& error) {
     raised.fail(error);

@@ -150,7 +150,7 @@ nb::object Operators::add(const std::string& signature, nb::object function) {
 }
 
 void Operators::call_function(const Slot& slot, xcrt::OpCall& call) {
-  const nb::gil_scoped_acquire locked;
+  const Locked locked;
   const nb::object function = slot.function;  // it may go while it runs
   if (!function) fail("the operators of the session have been freed");
   try {
@@ -158,6 +158,10 @@ void Operators::call_function(const Slot& slot, xcrt::OpCall& call) {
   } catch (const nb::python_error& error) {
     Raised::keep(error);
     fail(text_of(error));
+  } catch (const std::exception&) {
+    throw;
+  } catch (...) {
+    wait_for_the_end();  // the function's thread
   }
 }
 

@@ -168,7 +168,7 @@ Engine::Engine(int64_t threads, nb::handle jit, const Operators* operators,
       engine_(make_engine(make_config(threads, jit, options), operators)) {}
 
 Engine::~Engine() {
-  const nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   engine_.reset();
 }
 
@@ -190,7 +190,7 @@ Session::Session(nb::handle model, int64_t threads, nb::handle jit, const Operat
 }
 
 Session::~Session() {
-  const nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   session_.reset();
   model_.reset();
 }
@@ -337,7 +337,7 @@ std::unique_ptr<Call> Session::prepare(nb::handle given, nb::handle given_output
 }
 
 Call::~Call() {
-  const nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   call_ = xcrt::Call(nullptr);
 }
 

@@ -301,6 +301,26 @@ def test_sessions_may_share_an_engine():
         xc.Engine(no_such=1)
 
 
+@pytest.mark.parametrize("what", ["session.run([x])", "call.run()", "xc.Session(model)", "called.run([x])"])
+def test_daemon_threads_end_with_the_process(what):
+    code = (
+        "import threading, time, numpy as np, xc\n"
+        "model = b'graph g(%x: f32[n]) -> (%y) { %y = Exp(%x) }'\n"
+        "x = np.ones(64, np.float32)\n"
+        "session = xc.Session(model, threads=2)\n"
+        "call = session.prepare([x])\n"
+        "ops = xc.Operators()\n"
+        "ops.add('acme::Op(x: f32[n]) -> y: f32[n]', lambda x: x + sum(range(1000)))\n"
+        "called = xc.Session(b'graph g(%x: f32[n]) -> (%y) { %y = acme::Op(%x) }', threads=1, operators=ops)\n"
+        f"def work():\n    while True:\n        {what}\n"
+        "threading.Thread(target=work, daemon=True).start()\n"
+        "time.sleep(0.2)\n"
+    )
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_failing_dlpack_exports_say_why(session):
     class Exporter:
         def __init__(self, error):
