@@ -58,12 +58,14 @@ class BoundRegion final : public BoundKernel {
   std::vector<BoundSum> sums;
   std::vector<int64_t> temps;  ///< byte offsets in the shared memory
   size_t operands = 0;
-  int64_t grain = 1;  ///< iterations of the first phase per task
+  int64_t grain = 1;       ///< iterations of the first phase per task
+  bool unchecked = false;  ///< loops may have no iterations, in which indices would be checked
 
   /// The first phase is cut into tasks; those behind it read what all of them left.
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    if (unchecked && begin == 0) check_picks(args);
+    if (phases.empty() || phases[0].empty) return;
     const BoundPhase& phase = phases[0];
-    if (phase.empty) return;
     if (tasks == 1) return run_phase(phase, args, phase.begin, phase.end);
     run_phase(phase, args, phase.begin + begin * grain,
               std::min(phase.end, phase.begin + end * grain));
@@ -127,8 +129,11 @@ class BoundRegion final : public BoundKernel {
                          begin,
                          end};
     if (phase.code->run(kargs) == XC_KERNEL_OK) return;
-    for (const BoundPick& pick : picks) pick.check(args.buffers[pick.indices]);
+    check_picks(args);
     fail(Status::kRange, "an index taken from data is out of range");
+  }
+  void check_picks(const StepArgs& args) const {
+    for (const BoundPick& pick : picks) pick.check(args.buffers[pick.indices]);
   }
 };
 
@@ -186,6 +191,19 @@ BoundSum bind_sum(const RegionSum& sum, const RegionTemp& temp, const BindContex
   return out;
 }
 
+/// Has the result of an index map an element? Its data may be empty along what is picked alone.
+bool picks_something(const RegionPick& pick, std::span<const RegionPick> all,
+                     const BindContext& context) {
+  const auto dims = operand_at(context, pick.data).dims;
+  for (uint32_t axis = 0; axis < dims.size(); ++axis) {
+    const auto picked = [&](const RegionPick& other) {
+      return other.indices == pick.indices && other.data == pick.data && other.axis == axis;
+    };
+    if (dims[axis] == 0 && std::none_of(all.begin(), all.end(), picked)) return false;
+  }
+  return true;
+}
+
 BoundPick bind_pick(const RegionPick& pick, const BindContext& context) {
   const BoundOperand& indices = operand_at(context, pick.indices);
   BoundPick out{.indices = pick.indices,
@@ -212,6 +230,15 @@ RegionKernel::RegionKernel(RegionCode code, std::vector<std::shared_ptr<const Ph
 std::shared_ptr<const BoundKernel> RegionKernel::bind(const BindContext& context) const {
   auto bound = std::make_shared<BoundRegion>();
   bound->operands = operands_;
+  const auto is_empty = [](const BoundOperand& o) { return element_count(o.dims) == 0; };
+  bound->unchecked = !code_.picks.empty() &&
+                     (std::any_of(context.inputs.begin(), context.inputs.end(), is_empty) ||
+                      std::any_of(context.outputs.begin(), context.outputs.end(), is_empty));
+  for (const RegionPick& pick : code_.picks)
+    if (picks_something(pick, code_.picks, context))
+      bound->picks.push_back(bind_pick(pick, context));
+  // Loops outside of one without iterations would be walked for nothing, however long they are.
+  if (std::all_of(context.outputs.begin(), context.outputs.end(), is_empty)) return bound;
   for (size_t k = 0; k < code_.phases.size(); ++k) {
     BoundPhase phase = bind_phase(code_.phases[k], phases_[k], context);
     bound->scratch_bytes = std::max(bound->scratch_bytes, phase.scratch_bytes);
@@ -232,7 +259,6 @@ std::shared_ptr<const BoundKernel> RegionKernel::bind(const BindContext& context
     if (operand_at(context, ref.operand).dims[ref.axis] == 0 &&
         element_count(context.outputs[0].dims) > 0)
       fail(Status::kRange, "nothing to repeat: an empty axis is padded");
-  for (const RegionPick& pick : code_.picks) bound->picks.push_back(bind_pick(pick, context));
   // What follows the tasks is done even when they leave nothing: sums over no rows are 0.
   const bool finishes = bound->phases.size() > 1 || !bound->sums.empty();
   bound->shared_bytes = finishes ? std::max<int64_t>(64, offset) : 0;

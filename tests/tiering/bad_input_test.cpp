@@ -119,6 +119,24 @@ TEST_CASE("tiering/bad_input: every kind of region over no elements") {
                    sizes, false);
 }
 
+TEST_CASE("tiering/bad_input: a long dim beside one of no elements costs nothing") {
+  for (const char* last : {"%y = Exp(%u)", "%y = Softmax(%u) {axis = -1}"}) {
+    const std::string text = fmt::format(
+        "graph g(%x: f32[n, m], %w: f32[m]) -> (%y) {{\n  %t = Mul(%x, %w)\n  %u = Neg(%t)\n"
+        "  {}\n}}",
+        last);
+    Config config;
+    config.jit = static_cast<int64_t>(JitMode::kSync);
+    testing::Fixture fixture(text, config, {}, create_interpreting_compiler());
+    (void)fixture.run({testing::ramp({3, 5}, 1, 0), testing::ramp({5}, 1, 0)});
+    CHECK(fixture.session->profile().swapped == 1);
+    const int64_t start = steady_ns();
+    const Dims dims{int64_t{1} << 40, 0};
+    CHECK(fixture.run({Tensor(DType::kF32, dims), Tensor(DType::kF32, {0})})[0].dims() == dims);
+    CHECK(steady_ns() - start < 1'000'000'000);
+  }
+}
+
 TEST_CASE("tiering/bad_input: a chain of twenty thousand operators loads and runs in sane time") {
   const auto start = std::chrono::steady_clock::now();
   const Graph graph = parse_graph(chain(20'000));

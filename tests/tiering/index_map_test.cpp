@@ -292,6 +292,44 @@ TEST_CASE("tiering/index_map: a bad coordinate of GatherND is named") {
   }
 }
 
+TEST_CASE("tiering/index_map: a bad index fails where the region has no elements too") {
+  constexpr const char* kText = R"(graph g(%x: f32[k], %i: i64[]) -> (%y) {
+  %p = Gather(%x, %i) {axis = 0}
+  %a = Add(%x, %p)
+  %y = Exp(%a)
+})";
+  // What picks nothing fails nowhere.
+  constexpr const char* kNothing = R"(graph g(%x: f32[k, m], %i: i64[j]) -> (%y) {
+  %p = Gather(%x, %i) {axis = 0}
+  %a = Neg(%p)
+  %y = Exp(%a)
+})";
+  Tensor index(DType::kI64, {}), in_row(DType::kI64, {1});
+  for (const JitMode mode : {JitMode::kOff, JitMode::kSync}) {
+    CAPTURE(static_cast<int>(mode));
+    auto session = session_of(kText, config_of(mode));
+    *index.as<int64_t>() = 1;
+    CHECK(run(*session, {ramp({4}, 1, 0.1), index})[0].count() == 4);
+    for (const int64_t bad : {0, 17}) {
+      *index.as<int64_t>() = bad;
+      std::string message;
+      try {
+        (void)run(*session, {ramp({0}, 1, 0.1), index});
+      } catch (const Error& error) {
+        message = error.what();
+      }
+      CAPTURE(message);
+      CHECK(message.find("is outside [0, 0)") != std::string::npos);
+    }
+    auto rows = session_of(kNothing, config_of(mode));
+    *in_row.as<int64_t>() = 1;
+    CHECK(run(*rows, {ramp({4, 3}, 1, 0.1), in_row})[0].count() == 3);
+    *in_row.as<int64_t>() = 17;
+    CHECK(run(*rows, {ramp({4, 0}, 1, 0.1), in_row})[0].count() == 0);
+    if (mode == JitMode::kSync) check_one_region(*session);
+  }
+}
+
 TEST_CASE("tiering/index_map: concatenated parts of every size") {
   constexpr const char* kText = R"(graph g(%x: f32[b, n, h], %y: f32[b, 3, h], %z: f32[b, m, h])
     -> (%r, %c) {
