@@ -53,13 +53,23 @@ class Tables {
            (standard && (node.op->name == "QuantizeLinear" || node.op->name == "DequantizeLinear"));
   }
 
+  /// Has input k one element whatever dims the first one has? A byte of rank 0 may be read there,
+  /// all bytes may not.
+  static bool is_single(const Node& node, size_t k) {
+    const std::string_view name = node.op->name;
+    return k > 0 && node.op->domain.empty() &&
+           (name == "Clip" || name == "QuantizeLinear" || name == "DequantizeLinear");
+  }
+
   /// The bytes a result is computed from, which have its dims.
   void derive(NodeId id) {
     const Node& node = graph_.node(id);
     if (!is_elementwise(node)) return;
     ValueId root = kNone;
-    for (ValueId in : node.inputs) {
+    for (size_t k = 0; k < node.inputs.size(); ++k) {
+      const ValueId in = node.inputs[k];
       if (in == kNone || scalar_constant(graph_.value(in))) continue;
+      if (is_single(node, k)) return;
       const Value& value = graph_.value(in);
       const auto known = root_.find(in);
       const ValueId from = known != root_.end() ? known->second : in;

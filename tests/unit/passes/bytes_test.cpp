@@ -164,6 +164,25 @@ TEST_CASE("passes/tabulate_bytes: what one byte decides is one lookup") {
   check_same(graph, now, 0);
 }
 
+TEST_CASE("passes/tabulate_bytes: a byte that is a bound or a zero point too stays one") {
+  const char* const bodies[] = {
+      "  const %two: i8[] = 2\n  %s = Add(%x, %two)\n  %y = Clip(%s, %x)\n",
+      "  const %s: f32[] = 0.5\n  %f = DequantizeLinear(%x, %s, %x)\n"
+      "  %y = QuantizeLinear(%f, %s, %x)\n"};
+  // 7 + 2 is no less than 7; (7 - 7) * 0.5 is 0, which is 7 again.
+  const double want[] = {9, 7};
+  for (const char* dims : {"", "1"})
+    for (size_t k = 0; k < 2; ++k) {
+      const Graph graph =
+          graph_of(fmt::format("graph g(%x: i8[{}]) -> (%y) {{\n{}}}", dims, bodies[k]));
+      const Graph now = after(graph, {"tabulate-bytes", "remove-dead", "infer-types"});
+      CHECK(count(now, "Lookup") == 0);
+      Tensor x(DType::kI8, *dims ? Dims{1} : Dims{});
+      *x.as<int8_t>() = 7;
+      CHECK(test::evaluate(now, {x})[0].to_doubles() == std::vector<double>{want[k]});
+    }
+}
+
 TEST_CASE("passes/tabulate_bytes: random chains of bytes give what they gave") {
   const char* const functions[] = {"Sigmoid", "Relu", "Neg", "Abs", "Tanh", "Floor", "Exp"};
   const char* const pairs[] = {"Add", "Mul", "Sub", "Max"};
