@@ -29,6 +29,16 @@ constexpr auto kMin = [](auto a, const Params&) {
   return out;
 };
 
+/// Does a float type hold the exponent as it is? Whether 16777217 is odd decides a sign.
+bool holds_exponent(DType base, const loop::Expr& y) {
+  if (y.type() == base || base == DType::kF64) return true;
+  if (is_const(y)) {
+    const double e = const_as_double(*y);
+    return static_cast<float>(e) == e;
+  }
+  return is_integer(y.type()) && element_size(y.type()) <= 2;
+}
+
 /// x to the power y as loop IR, with the dtype of x. Small constant exponents become products,
 /// which are exact where a general power is not.
 loop::Expr power(const loop::Expr& x, const loop::Expr& y, const Params&) {
@@ -42,7 +52,9 @@ loop::Expr power(const loop::Expr& x, const loop::Expr& y, const Params&) {
     if (e == -1) return one / x;
     if (e == 0) return one;
   }
-  return pow(x, y.type() == x.type() ? y : cast(x.type(), y));
+  const DType type = holds_exponent(x.type(), y) ? x.type() : DType::kF64;
+  const auto as = [](DType to, const loop::Expr& e) { return e.type() == to ? e : cast(to, e); };
+  return as(x.type(), pow(as(type, x), as(type, y)));
 }
 template <class X>
 X power(const X& x, const X& y, const Params&) {

@@ -19,6 +19,16 @@ bool scalar_constant(const Graph& graph, ValueId v) {
                         graph.value(v).constant.rank() == 0);
 }
 
+/// Post-ops are computed in the chain's type: may an operand, an exponent, have more digits?
+bool is_wider(const Value& operand, DType type) {
+  const DType given = operand.type.dtype;
+  if (given == type || type == DType::kF64 || element_size(given) <= 2) return false;
+  if (!operand.is_constant() || operand.constant.count() != 1) return true;
+  const Tensor one = operand.constant.held();
+  const double value = load_double(one.data(), one.dtype(), 0);
+  return static_cast<float>(value) != value;
+}
+
 /// The user's function as the unit's next post-op, and its other operand, if it has one that is a
 /// tensor, as the unit's next input. False: it is no function of `result` in the sense of PostOp.
 bool append_post_op(const Graph& graph, const Node& user, ValueId result, Unit& unit) {
@@ -35,6 +45,7 @@ bool append_post_op(const Graph& graph, const Node& user, ValueId result, Unit& 
     post.anchor_first = user.inputs[0] == result;
     post.operand = static_cast<uint32_t>(unit.inputs.size());
     if (!graph.value(others[0]).type.dims) return false;
+    if (is_wider(graph.value(others[0]), graph.value(result).type.dtype)) return false;
     unit.inputs.push_back(others[0]);
   } else if (user.inputs[0] == result && std::all_of(others.begin(), others.end(), [&](ValueId v) {
                return scalar_constant(graph, v);

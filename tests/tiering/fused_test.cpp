@@ -2,8 +2,11 @@
 // double precision here.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+
+#include <fmt/format.h>
 
 #include "base/cpu_info.h"
 #include "ir/text.h"
@@ -340,6 +343,38 @@ TEST_CASE("tiering/fused: sin, cos and tan of floats of any size") {
       CHECK(near(out[2], std::tan(a)));
     }
   }
+}
+
+TEST_CASE("tiering/fused: an exponent keeps its digits where the base has fewer") {
+  // Alone, behind an operator, behind a product that takes it along; given and constant.
+  const char* const kBodies[] = {
+      "  %y = Pow(%x, %e)\n",
+      "  %a = Sign(%x)\n  %p = Pow(%a, %e)\n  %y = Mul(%p, %one)\n",
+      "  %a = MatMul(%x, %w)\n  %y = Pow(%a, %e)\n",
+  };
+  for (const JitMode mode : {JitMode::kOff, JitMode::kSync})
+    for (const auto type : {DType::kI32, DType::kI64, DType::kF64})
+      for (const char* body : kBodies)
+        for (const bool constant : {false, true})
+          for (const int64_t exponent : {16777217, 16777216, 3}) {
+            const std::string text = fmt::format(
+                "graph g(%x: f32[n, 1]{}) -> (%y) {{\n  const %one: f32[] = 1\n"
+                "  const %w: f32[1, 1] = [1]\n{}{}}}",
+                constant ? "" : fmt::format(", %e: {}[]", name(type)),
+                constant ? fmt::format("  const %e: {}[] = {}\n", name(type), exponent) : "", body);
+            CAPTURE(text);
+            CAPTURE(static_cast<int>(mode));
+            Tensor x(DType::kF32, {40, 1}), e(type, {});
+            std::fill_n(x.as<float>(), 40, -1.0f);
+            if (type == DType::kF64)
+              *e.as<double>() = static_cast<double>(exponent);
+            else
+              store_int64(e.data(), type, 0, exponent);
+            const Tensor y = testing::run(*session_of(text.c_str(), mode),
+                                          constant ? std::vector{x} : std::vector{x, e})[0];
+            for (int64_t i = 0; i < 40; ++i)
+              REQUIRE(y.as<float>()[i] == (exponent % 2 ? -1.0f : 1.0f));
+          }
 }
 
 TEST_CASE("tiering/fused: a chain between quantised values is one region with the same bytes") {

@@ -40,6 +40,14 @@ std::optional<ChunkProgram::Reg> append_post_ops(Program& out, const StepSpec& s
   return result ? build_cast(*out.program, *result, spec.outputs[0].dtype, isa) : result;
 }
 
+/// Is an exponent a constant that a power in f32 has as it is, whatever its type?
+bool is_held_by_f32(const Operand& operand) {
+  if (!operand.constant || operand.constant.count() != 1) return false;
+  const Tensor one = operand.constant.held();
+  const double value = load_double(one.data(), one.dtype(), 0);
+  return static_cast<float>(value) == value;
+}
+
 /// The program of a step, or none with the reason.
 Program program_for(const StepSpec& spec, std::string& reason) {
   if (spec.outputs.size() != 1 || spec.inputs.size() + 1 > ChunkProgram::kMaxOperands) {
@@ -62,7 +70,15 @@ Program program_for(const StepSpec& spec, std::string& reason) {
       reason = fmt::format("elements of type {}", name(input.dtype));
       return {};
     }
-    args.push_back(out.program->input(input.dtype));
+    auto arg = std::optional(out.program->input(input.dtype));
+    if (spec.op->name == "Pow" && i == 1 && is_held_by_f32(input) &&
+        compute_type(spec.inputs[0].dtype) == DType::kF32)
+      arg = build_cast(*out.program, *arg, DType::kF32, cpu_info().isa);
+    if (!arg) {
+      reason = "no cast of an exponent";
+      return {};
+    }
+    args.push_back(*arg);
     out.buffer_of.push_back(i);
   }
   auto result = build_elementwise(*out.program, *spec.op, spec.attrs(), args, own_result(spec),

@@ -381,9 +381,15 @@ std::optional<Reg> build_elementwise(ChunkProgram& program, const OpDef& op, con
   if (op.name == "Pow") {
     // The root of an integer is no power with an integer exponent: the reference has it.
     if (!is_float(type) && is_float(program.dtype(wide[1]))) return std::nullopt;
-    const auto exponent = builder.cast(wide[1], type);
-    if (!exponent) return exponent;
-    return narrowed(builder.call(Fn::kPow, type, type, {wide[0], *exponent}));
+    // f32 may not tell whether the exponent is odd.
+    const DType given = program.dtype(args[1]);
+    const bool wider = type == DType::kF32 &&
+                       (given == DType::kF64 || (is_integer(given) && element_size(given) > 2));
+    const DType computed = wider ? DType::kF64 : type;
+    const auto base = builder.cast(wide[0], computed);
+    const auto exponent = builder.cast(wide[1], computed);
+    if (!base || !exponent) return std::nullopt;
+    return narrowed(builder.call(Fn::kPow, computed, computed, {*base, *exponent}));
   }
   if (op.name == "Mod") {
     const bool fmod = attrs.get_int("fmod", 0) != 0;
