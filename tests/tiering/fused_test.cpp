@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -375,6 +376,35 @@ TEST_CASE("tiering/fused: an exponent keeps its digits where the base has fewer"
             for (int64_t i = 0; i < 40; ++i)
               REQUIRE(y.as<float>()[i] == (exponent % 2 ? -1.0f : 1.0f));
           }
+}
+
+TEST_CASE("tiering/fused: zero points of several channels") {
+  // x to f32 and back, with scales that are powers of two: nothing is rounded on the way.
+  const char* text = R"(graph g(%x: i8[n, 5]) -> (%y, %q) {
+  const %s: f32[5] = [0.5, 0.25, 1, 2, 0.125]
+  const %z: i8[5] = [3, -7, 0, 100, -128]
+  const %t: f32[5] = [1, 1, 2, 0.5, 4]
+  const %w: i8[5] = [1, 2, 3, -4, 5]
+  %d = DequantizeLinear(%x, %s, %z) {axis = 1}
+  %y = Neg(%d)
+  %q = QuantizeLinear(%y, %t, %w) {axis = 1}
+})";
+  const std::array<double, 5> s{0.5, 0.25, 1, 2, 0.125}, z{3, -7, 0, 100, -128};
+  const std::array<double, 5> t{1, 1, 2, 0.5, 4}, w{1, 2, 3, -4, 5};
+  for (const JitMode mode : {JitMode::kOff, JitMode::kSync}) {
+    auto session = session_of(text, mode);
+    Tensor x(DType::kI8, {256, 5});
+    for (int64_t i = 0; i < x.count(); ++i) x.as<int8_t>()[i] = static_cast<int8_t>(i / 5 - 128);
+    const auto out = testing::run(*session, {x});
+    for (int64_t i = 0; i < x.count(); ++i) {
+      const auto c = static_cast<size_t>(i % 5);
+      const double y = -(x.as<int8_t>()[i] - z[c]) * s[c];
+      REQUIRE(out[0].as<float>()[i] == y);
+      REQUIRE(out[1].as<int8_t>()[i] == std::clamp(std::nearbyint(y / t[c]) + w[c], -128.0, 127.0));
+    }
+    INFO(session->explain({}, false));
+    if (mode == JitMode::kSync) CHECK(live_regions(*session) == 1);
+  }
 }
 
 TEST_CASE("tiering/fused: a chain between quantised values is one region with the same bytes") {

@@ -154,8 +154,10 @@ bool is_planning_input(const Graph& graph, NodeId id, size_t k) {
   if (node.op->scalar || k == 0 || !value.is_constant() || !is_integer(value.type.dtype))
     return false;
   const auto map = index_map(graph, id);
-  return !map || std::none_of(map->parts.begin(), map->parts.end(),
-                              [&](const IndexMap::Part& part) { return part.input == k; });
+  // Other operators read integers as they read floats: zero points.
+  if (!map) return node.op->name.starts_with("Reduce");
+  return std::none_of(map->parts.begin(), map->parts.end(),
+                      [&](const IndexMap::Part& part) { return part.input == k; });
 }
 
 }  // namespace xc
