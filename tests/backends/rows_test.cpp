@@ -83,6 +83,30 @@ TEST_CASE("backends/reduce: rounding does not pile up over millions of elements"
       }
 }
 
+TEST_CASE("backends/reduce: a root has the range of its elements, not that of their squares") {
+  Generator g(43);
+  for (const double size : {1e30, 1e-30, 0.0})
+    for (const Dims& dims : {Dims{}, Dims{70}, Dims{3, 70}, Dims{70, 130}, Dims{4, 5, 33},
+                             Dims{20000}, Dims{3, 20000}, Dims{5000, 3}})
+      for (const std::vector<int64_t>& axes :
+           {std::vector<int64_t>{}, std::vector<int64_t>{0}, std::vector<int64_t>{-1}}) {
+        if (dims.empty() && !axes.empty()) continue;
+        Problem p;
+        p.op = &get_op("ReduceL2");
+        // Beside ordinary results: every third element of the last axis.
+        Tensor x = g.tensor(DType::kF32, dims, 1, 2);
+        for (int64_t i = 0; i < x.count(); ++i)
+          if (dims.size() < 2 || i % 3 == 0)
+            x.as<float>()[i] = static_cast<float>(x.as<float>()[i] * size);
+        p.inputs = {x};
+        if (!axes.empty()) p.inputs.push_back(Tensor::of(axes));
+        INFO(to_text(dims) << " " << axes.size() << " " << size);
+        check_row("xc.reduce", p, {1e-4, 0});
+        const Tensor y = run_row(find_row("xc.reduce", "ReduceL2"), p, {})[0];
+        for (const double v : y.to_doubles()) CHECK(std::isfinite(v));
+      }
+}
+
 TEST_CASE("backends/rows: canonical order of a sum, on every instruction set") {
   Generator g(42);
   for (int64_t n : {0, 1, 5, 16, 63, 64, 65, 200, 1000}) {

@@ -3,6 +3,7 @@
 // are made of sums of blocks (loop/kernel.h), at places that depend on sizes and strides alone.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -233,11 +234,10 @@ class ReduceBound final : public BoundKernel {
                   step_y = loops.kept_y.back();
     for (int64_t r = first; r < last;) {
       const int64_t n = std::min({kChunk, last - r, along - r % along});
-      fns_.each(x + offset_at(r, loops.kept_dims, loops.kept_x) * stored_bytes_, n, step_x,
-                loops.inner, acc);
-      store_finished(loops.count, acc, n,
-                     y + offset_at(r, loops.kept_dims, loops.kept_y) * stored_bytes_, step_y,
-                     false);
+      const std::byte* from = x + offset_at(r, loops.kept_dims, loops.kept_x) * stored_bytes_;
+      fns_.each(from, n, step_x, loops.inner, acc);
+      store_finished(loops, {from, step_x}, acc, n,
+                     y + offset_at(r, loops.kept_dims, loops.kept_y) * stored_bytes_, step_y);
       r += n;
     }
   }
@@ -257,12 +257,12 @@ class ReduceBound final : public BoundKernel {
       if (loops.columns) {
         const int64_t i0 = block * kChunk, n = std::min(kChunk, loops.inner - i0);
         fold_columns(loops, from + i0 * stored_bytes_, n, acc, stage);
-        store_finished(loops.count, acc, n, to + i0 * loops.inner_y * stored_bytes_, loops.inner_y,
-                       true);
+        store_finished(loops, {from + i0 * stored_bytes_, 1}, acc, n,
+                       to + i0 * loops.inner_y * stored_bytes_, loops.inner_y);
         continue;
       }
       fold_rows(loops, from, acc, stage);
-      store_finished(loops.count, stage, 1, to, 1, false);
+      store_finished(loops, {from, 0}, stage, 1, to, 1);
     }
   }
 
@@ -370,17 +370,54 @@ class ReduceBound final : public BoundKernel {
     widen_more_({{between}, {1}, to, n, nullptr});
   }
 
+  /// Where the elements of some results begin.
+  struct Source {
+    const std::byte* first;
+    int64_t step;  ///< elements from one result to the next
+  };
+
+  /// Squares of f32 leave its range where their root does not: such roots are made again in f64.
+  void mend_roots(const Loops& loops, Source source, float* roots, int64_t n) const {
+    constexpr float kLeast = 1e-10F;  // below, squares that were lost may matter
+    constexpr int64_t kAtOnce = 64;   // columns are read along rows
+    const auto doubtful = [](float root) { return root < kLeast || std::isinf(root); };
+    const int64_t folds = element_count(loops.fold_dims);
+    const int64_t length = loops.columns ? loops.rows : loops.inner,
+                  apart = loops.columns ? loops.row_x : loops.inner_x;
+    const int64_t most = loops.columns ? kAtOnce : 1;
+    for (int64_t i = 0; i < n; i += most) {
+      const int64_t count = std::min(most, n - i);
+      if (std::none_of(roots + i, roots + i + count, doubtful)) continue;
+      const auto* first = reinterpret_cast<const float*>(source.first) + i * source.step;
+      std::array<double, kAtOnce> sums{};
+      for (int64_t f = 0; f < folds; ++f) {
+        const float* x = first + offset_at(f, loops.fold_dims, loops.fold_x);
+        for (int64_t t = 0; t < length; ++t, x += apart)
+          for (int64_t k = 0; k < count; ++k) {
+            const double v = x[k * source.step];
+            sums[static_cast<size_t>(k)] += v * v;
+          }
+      }
+      for (int64_t k = 0; k < count; ++k)
+        if (doubtful(roots[i + k]))
+          roots[i + k] = static_cast<float>(std::sqrt(sums[static_cast<size_t>(k)]));
+    }
+  }
+
   /// The post function of n values, which it changes, and their store, `stride` elements apart.
   /// There is room for a chunk of the widest type at `values`. Columns start from the identity,
   /// which differs from the initial value for sums of nothing but negative zeros only.
-  void store_finished(int64_t count, std::byte* values, int64_t n, std::byte* to, int64_t stride,
-                      bool columns) const {
+  void store_finished(const Loops& loops, Source source, std::byte* values, int64_t n,
+                      std::byte* to, int64_t stride) const {
     const auto apply = [&](auto zero) {
       using T = decltype(zero);
       T* v = reinterpret_cast<T*>(values);
-      if (columns && row_.fold != Fold::kProd && row_.fold != Fold::kMax && row_.fold != Fold::kMin)
+      if (loops.columns && row_.fold != Fold::kProd && row_.fold != Fold::kMax &&
+          row_.fold != Fold::kMin)
         for (int64_t i = 0; i < n; ++i) v[i] = static_cast<T>(T{0} + v[i]);
-      if constexpr (std::is_floating_point_v<T>) settle(row_.post, v, n, count);
+      if constexpr (std::is_floating_point_v<T>) settle(row_.post, v, n, loops.count);
+      if constexpr (std::is_same_v<T, float>)
+        if (row_.post == Post::kRoot && !widen_) mend_roots(loops, source, v, n);
     };
     switch (compute_) {
       case DType::kF32:
