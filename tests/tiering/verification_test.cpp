@@ -206,6 +206,45 @@ TEST_CASE("tiering/verification: a kernel whose every element is a little off") 
   CHECK_MESSAGE(says(off, "times that of the operators it replaces"), off);
 }
 
+TEST_CASE("tiering/verification: rows whose sums cancel ban nothing right and hide nothing wrong") {
+  const auto find = [](const char* op, const char* dims, const Dims& size, const Spoil& spoil) {
+    const std::string text = fmt::format(R"(graph g(%x: f32[{}]) -> (%y) {{
+  const %axis: i64[1] = [-1]
+  %s = {}(%x, %axis)
+  %y = Div(%x, %s)
+}})",
+                                         dims, op);
+    Fixture fixture(text, in_sync(), spoil ? planted(spoil) : TierFaults{});
+    Tensor x = ramp(size, 1, 0);
+    for (int64_t i = 0; i < x.count(); ++i) x.as<float>()[i] += 2;
+    (void)fixture.run({x});
+    CHECK(fixture.session->profile().swapped == (spoil ? 0 : 1));
+    return fixture.log.last(EventKind::kMismatch);
+  };
+  const struct {
+    const char* dims;
+    Dims size;
+  } shapes[] = {{"n, 19", {4, 19}}, {"n, 74", {4, 74}}, {"b, 3, s, t", {2, 3, 4, 5}}};
+  for (const char* op : {"ReduceSum", "ReduceMean"})
+    for (const auto& [dims, size] : shapes) {
+      CAPTURE(dims);
+      CHECK(find(op, dims, size, nullptr) == "");
+      const std::vector<Spoil> spoils{
+          [](const Seen& s) { s.y[s.count - 1] *= 1.001f; },
+          [](const Seen& s) { s.y[0] += 0.01f * std::fabs(s.y[0]) + 1; },
+          [](const Seen& s) {
+            for (int64_t i = 0; i < s.count; ++i) s.y[i] *= 1 + 4e-5f;
+          },
+          [](const Seen& s) {  // the last element was not added up
+            const int64_t n = s.count / s.rows;
+            for (int64_t i = 0; i < s.count; ++i)
+              s.y[i] /= 1 - s.y[i / n * n + n - 1] / static_cast<float>(n);
+          },
+      };
+      for (const Spoil& spoil : spoils) CHECK(find(op, dims, size, spoil) != "");
+    }
+}
+
 TEST_CASE("tiering/verification: fast functions pass, what is further off does not") {
   Config config = in_sync();
   config.numerics = 1;
