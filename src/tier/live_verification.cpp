@@ -47,7 +47,8 @@ void LiveVerification::ask(Program& program, ProgramState& state, Group& group,
     const auto it = symbols.find(symbol);
     return it == symbols.end() ? std::nullopt : std::optional(it->second);
   };
-  // A few indices may pick much: what the reference has to make counts as what is copied.
+  // A few indices may pick much: what the reference has to make counts as what is copied, and what
+  // it makes on the way has a limit of its own.
   const auto bytes_of = [&](ValueId v) {
     const Type& type = program.graph().value(v).type;
     const auto count = element_count(*type.dims).evaluate(sizes);
@@ -58,6 +59,7 @@ void LiveVerification::ask(Program& program, ProgramState& state, Group& group,
   const int64_t most = group.code.uncompared ? kOnlyCaptureBytes : kCaptureBytes;
   const bool small =
       std::all_of(outputs.begin(), outputs.end(), [&](ValueId v) { return bytes_of(v) <= most; }) &&
+      largest_result(group.code.extracted->graph, symbols) <= kMostCompared &&
       (!group.zeros || group.zeros->terms(sizes) <= kCaptureTerms);
   const bool asked =
       small && program.request_capture(

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tier/comparison.h"
+#include "tier/live_verification.h"
 #include "tier/plan_choice.h"
 
 namespace xc::tier {
@@ -54,15 +55,19 @@ void Sentinel::ask(Program& program, ProgramState& state, Group& group, Signatur
         running.push_back(g.get());
   }
   if (running.empty()) running.push_back(&group);
-  const bool asked = program.request_operands(
-      entry, mine, kSentinelBytes,
-      [this, shared, raw = &group, running](std::vector<Tensor> operands) {
-        core_.queue.post(
-            shared, [this, raw, running, operands = std::move(operands)](
-                        Program& p, ProgramState& s) { check(p, s, *raw, running, operands); });
-      });
+  const bool small =
+      largest_result(group.code.extracted->graph, sizes_of(program, entry, group)) <= kMostCompared;
+  const bool asked =
+      small && program.request_operands(
+                   entry, mine, kSentinelBytes,
+                   [this, shared, raw = &group, running](std::vector<Tensor> operands) {
+                     core_.queue.post(shared, [this, raw, running, operands = std::move(operands)](
+                                                  Program& p, ProgramState& s) {
+                       check(p, s, *raw, running, operands);
+                     });
+                   });
   if (asked) return;
-  // Too large to copy at these sizes, or not part of this plan any more.
+  // Too large to copy or compare at these sizes, or not part of this plan any more.
   std::lock_guard data(state.data);
   group.sentinel.runs = 0;
 }

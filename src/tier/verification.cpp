@@ -275,8 +275,8 @@ void solve(const Verification& v, const std::vector<Tensor>& graph_inputs, Symbo
   }
 }
 
-/// What a check of these sizes goes through: the operands, and for tables what is picked.
-/// nullopt when these sizes do not go together.
+/// What a check of these sizes goes through: the operands, and for tables what is picked; or the
+/// largest result on the way, where that is more. nullopt when these sizes do not go together.
 std::optional<int64_t> elements_of(const Verification& v, const Symbols& symbols) try {
   int64_t total = 0;
   for (size_t k = 0; k < v.spec.inputs.size(); ++k)
@@ -287,7 +287,7 @@ std::optional<int64_t> elements_of(const Verification& v, const Symbols& symbols
     if (is_picked_from(graph, id, 0))
       total = checked_add(total, element_count(evaluate(
                                      *graph.value(graph.node(id).outputs[0]).type.dims, symbols)));
-  return total;
+  return std::max(total, largest_result(graph, symbols));
 } catch (const Error&) {
   return std::nullopt;
 }
@@ -397,6 +397,20 @@ void add_larger_rounds(const Verification& v, const std::vector<std::string>& na
 }
 
 }  // namespace
+
+int64_t largest_result(const Graph& graph, const Symbols& symbols) {
+  const Dim::Lookup size_of = [&](const std::string& symbol) {
+    const auto it = symbols.find(symbol);
+    return it == symbols.end() ? std::nullopt : std::optional(it->second);
+  };
+  int64_t largest = 0;
+  for (NodeId id : graph.order())
+    for (ValueId v : graph.node(id).outputs)
+      if (v != kNone && graph.value(v).type.dims)
+        largest = std::max(largest,
+                           element_count(*graph.value(v).type.dims).evaluate(size_of).value_or(0));
+  return largest;
+}
 
 std::string verify_synthetic(Verification& v) {
   const std::vector<std::string> names = symbols_of(v.spec);

@@ -31,6 +31,13 @@ struct Verification {
   double worst = 0;  ///< the largest deviation seen so far, in units of what is allowed there
 };
 
+/// Elements of the largest result that the nodes of a region have at these sizes: scores of
+/// attention are quadratic in all that a region reads and writes. Overflow fails.
+int64_t largest_result(const Graph& graph, const Symbols& symbols);
+/// The most such elements that a live run is compared at: reference kernels have all of them in
+/// memory, in f64 too.
+inline constexpr int64_t kMostCompared = int64_t{1} << 22;
+
 /// Made-up inputs over edge sizes (1, 2, vector widths and their neighbours), one set with edge
 /// values and one of positive numbers; larger ones, and at last those of `seen`, where the results
 /// have no element at these (behind a window or a slice). Empty = no difference was found;

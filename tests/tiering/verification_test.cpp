@@ -245,6 +245,53 @@ TEST_CASE("tiering/verification: rows whose sums cancel ban nothing right and hi
     }
 }
 
+TEST_CASE("tiering/verification: results quadratic in the inputs bound the sizes that are tried") {
+  // Of n * n elements every pair: all of them stored, and their sums.
+  for (const bool stored : {true, false}) {
+    const std::string text =
+        fmt::format(R"(graph pairs(%x: f32[n, n]) -> (%y) {{
+  const %down: i64[2] = [-1, 1]
+  const %along: i64[2] = [1, -1]
+  const %axis: i64[1] = [-1]
+  %f = Reshape(%x, %down)
+  %g = Reshape(%x, %along)
+  %m = Mul(%f, %g)
+  {}
+}})",
+                    stored ? "%y = Tanh(%m)" : "%t = Tanh(%m)\n  %y = ReduceSum(%t, %axis)");
+    int64_t most = 0;
+    Fixture fixture(text, in_sync(),
+                    planted([&](const Seen& s) { most = std::max(most, s.count); }));
+    (void)fixture.run({ramp({4, 4}, 1, 0.1)});
+    CHECK(fixture.session->profile().swapped == 1);
+    CHECK(most == (stored ? 1 << 16 : 1 << 8));  // n = 16
+  }
+}
+
+TEST_CASE(
+    "tiering/verification: a live run is not compared where much lies between small operands") {
+  constexpr const char* kPairs = R"(graph pairs(%x: f32[n]) -> (%y) {
+  const %down: i64[2] = [-1, 1]
+  const %axis: i64[1] = [-1]
+  %f = Reshape(%x, %down)
+  %m = Mul(%f, %x)
+  %t = Abs(%m)
+  %y = ReduceSum(%t, %axis)
+})";
+  for (const int64_t n : {256, 2100}) {
+    TierFaults faults;
+    faults.eager = true;
+    Fixture fixture(kPairs, {}, faults, create_interpreting_compiler());
+    const int64_t end = steady_ns() + 60'000'000'000;
+    while (fixture.log.count(EventKind::kVerified) == 0 && steady_ns() < end) {
+      (void)fixture.run({ramp({n}, 1, 0.1)});
+      fixture.session->wait_idle(std::chrono::milliseconds(1000));
+    }
+    CHECK(fixture.log.last(EventKind::kVerified) ==
+          (n == 256 ? "on made-up inputs and one live run" : "on made-up inputs"));
+  }
+}
+
 TEST_CASE("tiering/verification: fast functions pass, what is further off does not") {
   Config config = in_sync();
   config.numerics = 1;
