@@ -378,6 +378,29 @@ TEST_CASE("tiering/fused: an exponent keeps its digits where the base has fewer"
           }
 }
 
+TEST_CASE("tiering/fused: sums over everything take along what is walked evenly") {
+  // The difference is broadcast, its square is not.
+  const char* text = R"(graph g(%x: f32[n, 8], %m: f32[8]) -> (%y) {
+  const %axes: i64[2] = [0, 1]
+  %d = Sub(%x, %m)
+  %q = Mul(%d, %d)
+  %a = Abs(%q)
+  %y = ReduceSum(%a, %axes) {keepdims = 0}
+})";
+  auto session = session_of(text, JitMode::kSync);
+  const Tensor x = ramp({64, 8}, 2, 0.1), m = ramp({8}, 1, 0.3);
+  double want = 0;
+  for (int64_t i = 0; i < x.count(); ++i) {
+    const double d = static_cast<double>(x.as<float>()[i]) - m.as<float>()[i % 8];
+    want += d * d;
+  }
+  CHECK(testing::run(*session, {x, m})[0].as<float>()[0] == doctest::Approx(want).epsilon(1e-5));
+  INFO(session->explain({}, false));
+  const auto regions = session->profile().regions;
+  CHECK(!regions.empty());
+  CHECK(live_regions(*session) == static_cast<int64_t>(regions.size()));
+}
+
 TEST_CASE("tiering/fused: zero points of several channels") {
   // x to f32 and back, with scales that are powers of two: nothing is rounded on the way.
   const char* text = R"(graph g(%x: i8[n, 5]) -> (%y, %q) {

@@ -47,7 +47,7 @@ std::string text_of(const Part& part) {
   const auto add = [&](const auto& x) { out.append(reinterpret_cast<const char*>(&x), sizeof x); };
   for (const SearchNode& n : part.nodes) {
     for (const int32_t x : {static_cast<int32_t>(n.kind), int32_t{n.keepdims}, n.row_axes, n.result,
-                            n.space, n.rows, int32_t{n.free}, int32_t{n.whole}})
+                            n.space, n.rows, n.count, int32_t{n.free}, int32_t{n.whole}})
       add(x);
     add(n.producers.words);
     add(n.users.words);
@@ -62,6 +62,7 @@ std::string text_of(const Part& part) {
   for (const SearchValue& v : part.values) {
     add(v.move_s);
     add(int32_t{v.outside});
+    add(v.count);
   }
   for (const Bits& given : part.given) add(given.words);
   return out;

@@ -125,6 +125,12 @@ SearchNode::Kind kind_of(FusionKind kind) {
   }
 }
 
+/// The number of elements by number; kNoSpace for one.
+int32_t count_of(const SymDims& of, Interned& dims) {
+  const Dim count = element_count(of);
+  return count == Dim(1) ? kNoSpace : dims({count});
+}
+
 /// A node as the search sees it, but for what it reads and writes.
 SearchNode described(const Graph& graph, NodeId id, const FusionClass& cls, Interned& dims) {
   SearchNode out;
@@ -138,6 +144,9 @@ SearchNode described(const Graph& graph, NodeId id, const FusionClass& cls, Inte
     const auto rank = static_cast<int32_t>(cls.space.size());
     out.row_axes = axes.whole(cls.space) ? 0 : axes.first * rank + axes.count;
     out.space = dims(cls.space);
+    const auto walked = std::count_if(cls.space.begin(), cls.space.end(),
+                                      [](const Dim& dim) { return !(dim == Dim(1)); });
+    if (out.row_axes == 0 && walked > 1) out.count = count_of(cls.space, dims);
     SymDims rows = cls.space;
     for (size_t a = 0; a < rows.size(); ++a)
       if (axes.has(a)) rows[a] = 1;
@@ -177,6 +186,9 @@ Part Facts::part(uint32_t begin, uint32_t end, std::span<const std::vector<NodeI
       out.move_s = seconds_to_move(v);
       out.outside = graph_.is_output(v);
       out.literal = is_literal(graph_.value(v));
+      const Type& type = graph_.value(v).type;
+      const bool axes = graph_.value(v).is_constant() && is_integer(type.dtype);
+      if (type.dims && !axes) out.count = count_of(*type.dims, dims);
       for (NodeId user : users_[v])
         out.outside = out.outside || position_[user] < begin || position_[user] >= end;
       part.values.push_back(out);

@@ -49,6 +49,7 @@ std::string_view illegal(const Part& part, const Bits& group) {
   if (has_too_many_buffers(part, group, true)) return "more operands than a kernel may have";
   // The space is that of its reductions, else of its results.
   int32_t space = kNoSpace, rows = kNoSpace, row_axes = 0;
+  int32_t count = kNoSpace;
   bool aggregate = false, row = false;
   Bits maps;
   std::string_view reason;
@@ -61,6 +62,7 @@ std::string_view illegal(const Part& part, const Bits& group) {
     space = n.space;
     if (n.row_axes == 0) {
       aggregate = true;
+      count = n.count;
     } else {
       if (row && n.row_axes != row_axes) reason = "reductions over different axes";
       row = true;
@@ -71,6 +73,13 @@ std::string_view illegal(const Part& part, const Bits& group) {
   if (!reason.empty()) return reason;
   if (aggregate && row) return "sums over everything next to sums over rows";
   if (aggregate && !maps.empty()) return "an index map next to sums over everything";
+  // One flat loop: what is broadcast along an axis does not step evenly.
+  if (count != kNoSpace)
+    group.for_each([&](uint32_t i) {
+      for (uint32_t v : part.nodes[i].reads)
+        if (part.values[v].count != kNoSpace && part.values[v].count != count)
+          reason = "an operand that is broadcast next to sums over everything";
+    });
   group.for_each([&](uint32_t i) {
     const SearchNode& n = part.nodes[i];
     const Bits inside = n.producers & group;

@@ -77,6 +77,9 @@ struct SearchNode {
   /// Interned dims: of the result; and, of reductions and composites, of what they walk and the
   /// same with the row axes 1.
   int32_t result = kNoSpace, space = kNoSpace, rows = kNoSpace;
+  /// Of a reduction over everything that walks more than one axis: how many elements that are,
+  /// interned as SearchValue::count is.
+  int32_t count = kNoSpace;
   Bits producers, users;                ///< inside the part
   std::vector<uint32_t> reads, writes;  ///< values of the part, each once
   double weight = 0;                    ///< operations per element: code grows with them
@@ -88,10 +91,11 @@ struct SearchNode {
 };
 
 struct SearchValue {
-  double move_s = 0;     ///< to read or write it once
-  Bits makers, readers;  ///< nodes of the part; at most one maker
-  bool outside = false;  ///< has to be written whatever is fused
-  bool literal = false;  ///< a number of the model's: no kernel has a buffer for it
+  double move_s = 0;         ///< to read or write it once
+  Bits makers, readers;      ///< nodes of the part; at most one maker
+  bool outside = false;      ///< has to be written whatever is fused
+  bool literal = false;      ///< a number of the model's: no kernel has a buffer for it
+  int32_t count = kNoSpace;  ///< interned number of elements; kNoSpace: one, not known, or axes
 };
 
 struct Part {
