@@ -29,4 +29,14 @@ void round_blocks(float* row, int64_t count, int64_t block) {
   }
 }
 
+bool rounds_beside(int64_t k, int64_t block, const Tensor& scales) {
+  constexpr int64_t kWhole = 16;
+  if (block % kWhole != 0 || std::min(block, k) > kLongestBlock) return false;
+  const Tensor dense = scales.held().to_contiguous();
+  const auto* scale = dense.as<float>();
+  return std::all_of(scale, scale + dense.count(), [](float s) {
+    return s == 0 || (std::fabs(s) >= kLeastRounded && std::fabs(s) <= kMostRounded);
+  });
+}
+
 }  // namespace xc

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "tensor/tensor.h"
+
 namespace xc {
 
 /// Blocks are rounded whose largest magnitude is within these, or 0: elsewhere scales and what is
@@ -16,5 +18,10 @@ constexpr int64_t kLongestBlock = INT32_MAX / (127 * 255);
 /// -127 to 127, ties to even, where s is the block's largest magnitude / 127. A row with an element
 /// that is not finite, or with a block out of the range above, stays as it is.
 void round_blocks(float* row, int64_t count, int64_t block);
+
+/// Whether a left side can be rounded beside `k` rows of weights with these scales (f32): blocks
+/// fill vectors, their sums fit 32 bits, and what a scale of either side makes of the other's stays
+/// within f32.
+bool rounds_beside(int64_t k, int64_t block, const Tensor& scales);
 
 }  // namespace xc

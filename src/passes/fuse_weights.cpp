@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <cmath>
-
 #include "ir/patch.h"
 #include "ops/infer.h"
 #include "ops/matmul.h"
@@ -73,21 +70,6 @@ std::optional<Weights> weights_at(const Graph& graph, ValueId value, bool transp
   return out;
 }
 
-/// Whether the left side may and can be rounded to 8 bits beside these weights: blocks fill
-/// vectors, their sums fit 32 bits, and what a scale of either side makes of the other's stays
-/// within f32.
-bool rounds_left(const Node& product, const Weights& weights) {
-  constexpr int64_t kWhole = 16;
-  if (product.attrs.get_int(kLeftInBytes.name, 0) == 0 || weights.block % kWhole != 0 ||
-      std::min(weights.block, weights.w.dims()[0]) > kLongestBlock)
-    return false;
-  const Tensor scales = weights.scale.held().to_contiguous();
-  const auto* scale = scales.as<float>();
-  return std::all_of(scale, scale + scales.count(), [](float s) {
-    return s == 0 || (std::fabs(s) >= kLeastRounded && std::fabs(s) <= kMostRounded);
-  });
-}
-
 }  // namespace
 
 bool fuse_weights(Graph& graph, PassContext& context) {
@@ -107,7 +89,9 @@ bool fuse_weights(Graph& graph, PassContext& context) {
     if (!weights) continue;
     Node product{.op = &get_op("DequantizedMatMul", "xc"), .name = node.name};
     product.attrs.set("block_size", weights->block);
-    if (rounds_left(node, *weights)) product.attrs.set(std::string(kLeftInBytes.name), int64_t{1});
+    if (node.attrs.get_int(kLeftInBytes.name, 0) != 0 &&
+        rounds_beside(weights->w.dims()[0], weights->block, weights->scale))
+      product.attrs.set(std::string(kLeftInBytes.name), int64_t{1});
     const std::string& stem = graph.value(node.inputs[1]).name;
     product.inputs = {node.inputs[0], patch.add_constant(stem, weights->w),
                       patch.add_constant(stem + ".scale", weights->scale)};

@@ -235,6 +235,24 @@ TEST_CASE("backends/byte_matmul: rows that are not rounded, beside others") {
         }
 }
 
+TEST_CASE(
+    "backends/byte_matmul: blocks that fill no vectors, and scales out of range, stay floats") {
+  Generator g(58);
+  for (const DType type : {DType::kU4, DType::kI4, DType::kU8})
+    for (const auto& [k, block] : std::vector<std::pair<int64_t, int64_t>>{
+             {48, 1}, {70, 3}, {96, 8}, {96, 24}, {100, 100}, {100, 17}}) {
+      const Problem p = problem(g, type, {5, k}, 70, block, true);
+      INFO(name(type) << " " << k << " by " << block);
+      const std::string row = chosen_row(p);
+      CHECK(row == "xc.block_matmul");
+      check_row(row, p, {1e-5, 5e-6 * static_cast<double>(k)});
+    }
+  Problem p = problem(g, DType::kU4, {5, 64}, 70, 32, false);
+  if (rows_for(DType::kU4).size() > 1) CHECK(chosen_row(p) == "xc.byte_matmul");
+  p.inputs[2].as<float>()[7] = 1e25f;
+  CHECK(chosen_row(p) == "xc.block_matmul");
+}
+
 TEST_CASE("backends/byte_matmul: the same bits for every number of threads") {
   Generator g(57);
   for (const auto& [rows, n] : {std::pair<int64_t, int64_t>{130, 70}, {300, 300}, {5, 600}}) {

@@ -11,11 +11,12 @@
 #include "backends/cpu/simple_kernel.h"
 #include "base/checked.h"
 #include "ops/matmul.h"
+#include "ops/rounded_blocks.h"
 
 namespace xc::cpu {
 namespace {
 
-constexpr size_t kX = 0, kW = 1;
+constexpr size_t kX = 0, kW = 1, kScale = 2;
 constexpr int64_t kPartPanels = 4;  ///< of a task
 /// Of a task, at least: others read the same weights once more.
 constexpr int64_t kPartRows = 32;
@@ -158,7 +159,13 @@ Verdict supports(const StepSpec& spec) {
   if (spec.attrs().get_int(kLeftInBytes.name, 0) == 0)
     return Verdict::no("the left side is not rounded to bytes");
   if (!fns_for(spec)) return Verdict::no("the processor does not multiply such bytes exactly");
-  return takes_panels(spec);
+  if (const Verdict panels = takes_panels(spec); !panels.yes()) return panels;
+  // The pass asks before it sets the attribute; a model file may have it beside any blocks.
+  const Tensor& w = spec.inputs[kW].constant;
+  if (!rounds_beside(w.dims()[0], spec.attrs().get_int("block_size", 1),
+                     spec.inputs[kScale].constant))
+    return Verdict::no("blocks or scales that the left side cannot be rounded for");
+  return Verdict::ok();
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ constexpr int64_t group_rows(bool four_bits) {
 }
 
 /// A panel in such groups, whole ones. Element (k, j) means (value - zeros[k / block][j]) *
-/// scales[k / block][j]; `block` is a multiple of a group.
+/// scales[k / block][j]; `block` is one that rounds_beside() takes.
 struct BytePanel {
   const uint8_t* data;
   bool four_bits;
