@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include "backends/cpu/plane_conv.h"
 #include "backends/cpu/vector/conv_row_fn.h"
 #include "backends/cpu/vector/depthwise_row_fn.h"
 #include "backends/cpu/vector/plane_row_fn.h"
@@ -528,6 +529,60 @@ TEST_CASE("backends/conv: by rows are few channels, and some with bounds behind 
   CHECK_FALSE(takes({{1, 64, 20, 20}, 24, {1, 1}}, {tanh, relu}));
   CHECK_FALSE(takes({{1, 65, 20, 20}, 24, {1, 1}}, {relu}));
   CHECK_FALSE(takes({{1, 64, 20, 20}, 24, {3, 1}}, {relu}));
+}
+
+TEST_CASE("backends/conv: signals with taps far apart keep their kernels") {
+  Generator g(57);
+  const auto takes = [&](const char* row, const Case& c) {
+    const Problem p = conv(g, c);
+    const Node node = node_of(p);
+    return find_row(row, "Conv").supports(spec_of(p, node, {})).yes();
+  };
+  for (const int64_t dilation : {33, 64, 600}) {
+    const std::vector<int64_t> pads{dilation, dilation}, dilations{dilation};
+    const Case filter{{1, 40, 3000}, 1, {3}, 1, {1}, pads, dilations},
+        first{{1, 1, 3000}, 16, {3}, 1, {1}, pads, dilations},
+        groups{{2, 32, 3000}, 32, {3}, 8, {1}, pads, dilations},
+        depthwise{{1, 32, 3000}, 32, {3}, 32, {1}, pads, dilations},
+        strided{{1, 32, 3000}, 32, {2}, 32, {2}, pads, dilations},
+        of_image{{1, 32, 3, 2000}, 32, {1, 3}, 32, {1, 1}, {0, dilation, 0, 0}, {1, dilation}};
+    INFO("dilation " << dilation);
+    CHECK(takes("xc.conv planes", filter));
+    CHECK(takes("xc.conv", first));
+    CHECK(takes("xc.conv groups", groups));
+    for (const Case& c : {depthwise, strided, of_image}) {
+      const Problem p = conv(g, c);
+      const Node node = node_of(p);
+      const auto operands = operands_of(p.inputs);
+      const std::vector<Tensor> result{run_reference(node, p.inputs)};
+      const auto results = operands_of(result);
+      CHECK(cpu::PlaneConv(spec_of(p, node, {})).bind({operands, results}));
+      check_row("onednn.conv", p, {1e-5, 1e-4});
+    }
+    check_row("xc.conv planes", conv(g, filter), {1e-5, 1e-3});
+    check_row("xc.conv", conv(g, first), {1e-5, 1e-4});
+    check_row("xc.conv groups", conv(g, groups), {1e-5, 1e-4});
+  }
+  // Rows between the taps, and more than a block may bring in, are left to the library.
+  CHECK_FALSE(takes("xc.conv", {{1, 1, 200, 9}, 16, {3, 1}, 1, {1, 1}, {}, {64, 1}}));
+  CHECK_FALSE(takes("xc.conv", {{1, 1, 9000}, 16, {3}, 1, {1}, {}, {2049}}));
+}
+
+TEST_CASE("backends/conv: depthwise over more padding than the library has a kernel for") {
+  Generator g(58);
+  const Case cases[] = {
+      {{2, 64, 200}, 64, {3}, 64, {1}, {7, 7}, {7}},
+      {{1, 64, 200, 1}, 64, {3, 1}, 64, {1, 1}, {0, 0, 128, 0}, {64, 1}},
+      {{1, 32, 30, 30}, 32, {3, 3}, 32, {1, 1}, {8, 8, 8, 8}, {8, 8}},
+      {{1, 32, 30, 30}, 32, {3, 3}, 32, {1, 1}, {}, {8, 8}, "SAME_UPPER"},
+  };
+  for (const Case& c : cases) {
+    const Problem p = conv(g, c);
+    INFO(to_text(c.x));
+    CHECK(chosen_row(p) == "xc.conv depthwise");
+    check_row("xc.conv depthwise", p, {1e-5, 1e-4});
+    check_threads("xc.conv depthwise", p);
+  }
 }
 
 TEST_CASE("backends/conv: shapes, strides, groups, dilations, orders") {

@@ -156,6 +156,20 @@ class DepthwiseBound final : public BoundRowWindows {
   int64_t input_bytes_ = 0;
 };
 
+/// Whether the library (3.2) has a kernel for it with AVX-512: not where windows with gaps between
+/// their taps reach over more columns of padding than it computes at a time.
+bool library_has_kernel(const StepSpec& spec) {
+  constexpr int64_t kMostPadding = 6;
+  const auto kernel = std::span(spec.inputs[kW].constant.dims()).subspan(2);
+  const WindowAttrs window = window_attrs(*spec.node, kernel.size());
+  const size_t axis = last_with_taps(kernel);
+  const int64_t padding =
+      window.auto_pad == AutoPad::kNotSet ? std::max(window.pads_begin[axis], window.pads_end[axis])
+      : window.auto_pad == AutoPad::kValid ? 0
+                                           : (kernel[axis] - 1) * window.dilations[axis] / 2;
+  return window.dilations[axis] == 1 || padding <= kMostPadding;
+}
+
 Verdict supports(const StepSpec& spec) {
   if (const Verdict dense = f32_with_constant_weights(spec); !dense.yes()) return dense;
   const Dims& w = spec.inputs[kW].constant.dims();
@@ -164,7 +178,8 @@ Verdict supports(const StepSpec& spec) {
   if (w[0] % depthwise_row_fns(cpu_info().isa).lanes != 0)
     return Verdict::no("channels that do not fill vectors");
   // Not measured: what one line of a pixel needs of them is one vector there.
-  if (cpu_info().isa == Isa::kAvx512) return Verdict::no("left to the library with AVX-512");
+  if (cpu_info().isa == Isa::kAvx512 && library_has_kernel(spec))
+    return Verdict::no("left to the library with AVX-512");
   if (const Verdict windows = supports_row_windows(spec); !windows.yes()) return windows;
   std::string reason;
   return Epilogue::build(spec, {}, reason, true) ? Verdict::ok() : Verdict::no(reason);

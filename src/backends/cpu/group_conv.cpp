@@ -146,7 +146,8 @@ class GroupConvBound final : public BoundRowWindows {
       return rows_.extent(rows) * cols_.extent(cols) * s.in * 4;
     };
     int64_t cols = cols_.output;
-    while (cols > 1 && slab_bytes(1, cols) > kSlabBytes) cols = ceil_div(cols, 2);
+    const int64_t least = std::max<int64_t>(1, least_columns(cols_));
+    while (cols > least && slab_bytes(1, cols) > kSlabBytes) cols = ceil_div(cols, 2);
     block_cols_ = even_step(cols_.output, cols);
     const int64_t most = std::max<int64_t>(1, kResultBytes / 4 / block_channels_ / block_cols_);
     int64_t rows = std::min(rows_.output, most);

@@ -135,9 +135,9 @@ class PlaneConvBound final : public BoundRowWindows {
     // What a block reads, and its columns, where the row has so many.
     const bool few = model_->in_each <= kFewPlanes;
     const double most_bytes = few ? 20 << 10 : static_cast<double>(cpu_info().l2_bytes) / 2;
-    const int64_t least_columns = few ? 256 : 64;
+    const int64_t least_cols = std::max<int64_t>(few ? 256 : 64, least_columns(cols_));
     int64_t cols = cols_.output;
-    while (cols > least_columns && slab_bytes(1, 1, cols) > most_bytes) cols = ceil_div(cols, 2);
+    while (cols > least_cols && slab_bytes(1, 1, cols) > most_bytes) cols = ceil_div(cols, 2);
     block_cols_ = even_step(cols_.output, cols);
     const int64_t results = kResultBytes / 4 / model_->out_each / block_cols_;
     // Of the ways to make blocks of depths and rows, the one that brings in least for a row.

@@ -10,6 +10,8 @@ namespace {
 
 constexpr size_t kW = 1, kB = 2;
 constexpr double kTaskFlops = 2e6;
+/// Elements between the first and the last tap of a window along rows alone, at most.
+constexpr int64_t kMostReach = 4096;
 
 /// `count` pixels of N channels.
 template <size_t N>
@@ -41,7 +43,28 @@ void copy_pixels(const ImageRow& row, const float* from, int64_t count, int64_t 
   }
 }
 
+/// Windows along the rows alone (signals) may be wider than windows_fit_scratch() says: blocks have
+/// as many columns as lie between the taps (least_columns()), where rows between the taps of an
+/// image would be brought in for every row of the result.
+Verdict windows_fit_rows(const StepSpec& spec) {
+  const Verdict fits = windows_fit_scratch(spec);
+  if (fits.yes()) return fits;
+  const auto kernel = std::span(spec.inputs[kW].constant.dims()).subspan(2);
+  const std::vector<int64_t> dilations = spec.attrs().get_ints("dilations");
+  const size_t axis = last_with_taps(kernel);
+  bool along_rows = element_count(kernel) == kernel[axis];
+  for (size_t i = axis + 1; i < kernel.size(); ++i)
+    along_rows &= spec.inputs[0].dims[2 + i] == Dim(1) && spec.outputs[0].dims[2 + i] == Dim(1);
+  return along_rows && (kernel[axis] - 1) * dilations[axis] <= kMostReach ? Verdict::ok() : fits;
+}
+
 }  // namespace
+
+size_t last_with_taps(std::span<const int64_t> kernel) {
+  size_t axis = kernel.size() - 1;
+  while (axis > 0 && kernel[axis] == 1) --axis;
+  return axis;
+}
 
 Verdict supports_row_windows(const StepSpec& spec, size_t most_axes) {
   const size_t rank = spec.inputs[kW].constant.rank();
@@ -49,7 +72,7 @@ Verdict supports_row_windows(const StepSpec& spec, size_t most_axes) {
     return Verdict::no(fmt::format("{} spatial axes", rank - 2));
   for (int64_t pad : spec.attrs().get_ints("pads"))
     if (pad < 0) return Verdict::no("negative padding");
-  if (const Verdict fits = windows_fit_scratch(spec); !fits.yes()) return fits;
+  if (const Verdict fits = windows_fit_rows(spec); !fits.yes()) return fits;
   if (spec.inputs.size() <= kB || !spec.inputs[kB].present()) return Verdict::ok();
   const Operand& bias = spec.inputs[kB];
   return bias.dtype == DType::kF32 && bias.contiguous() ? Verdict::ok()

@@ -18,6 +18,10 @@ namespace xc::cpu {
 /// take.
 Verdict supports_row_windows(const StepSpec& spec, size_t most_axes = 2);
 
+/// Of the spatial axes the last along which windows have several taps: that of a sequence also
+/// where it is written with a width of 1.
+size_t last_with_taps(std::span<const int64_t> kernel);
+
 /// What sizes and operands of such a convolution say.
 class BoundRowWindows : public BoundKernel {
  protected:
@@ -50,6 +54,11 @@ class BoundRowWindows : public BoundKernel {
   int64_t across_ = 1;
   int64_t block_cols_ = 1;  ///< at most
 };
+
+/// Columns that a block has at least, for what it reads to be no more than twice what is new to it.
+inline int64_t least_columns(const WindowAxis& cols) {
+  return (cols.extent(1) - 1) / cols.stride;
+}
 
 /// How create_prepared() binds such a convolution.
 template <class Bound, class Model>
