@@ -202,6 +202,32 @@ TEST_CASE("backends/gather: every form, negative indices, range errors") {
   }
 }
 
+TEST_CASE("backends/gather: many picks of single elements, in any number of tasks") {
+  Generator g(35);
+  for (const auto& [outer, n, picks] :
+       std::vector<std::array<int64_t, 3>>{{2, 50, 200000}, {64, 1000, 10000}, {3000, 7, 90}}) {
+    Tensor indices(DType::kI64, {picks});
+    for (int64_t i = 0; i < picks; ++i) indices.as<int64_t>()[i] = g.integer(-n, n - 1);
+    const Problem p =
+        problem("Gather", {g.tensor(DType::kF32, {outer, n}), indices}, attr("axis", int64_t{1}));
+    const auto& row = find_row("xc.gather", "Gather");
+    Tensor want(DType::kF32, {outer, picks});
+    for (int64_t i = 0; i < want.count(); ++i) {
+      const int64_t at = p.inputs[1].as<int64_t>()[i % picks];
+      want.as<float>()[i] = p.inputs[0].as<float>()[i / picks * n + (at < 0 ? at + n : at)];
+    }
+    for (const int64_t pieces : {1, 3, 0}) {
+      RunOptions options;
+      options.pieces = pieces;
+      CHECK(same_bits(run_row(row, p, options)[0], want));
+    }
+    // No task looks up what is another's.
+    const auto bound = bind_row(row, p);
+    CHECK(bound->tasks > 1);
+    CHECK(bound->scratch_bytes <= 64 << 10);
+  }
+}
+
 TEST_CASE("backends/movement: a matrix is copied as element by element, whatever its strides") {
   using Strides = std::pair<int64_t, int64_t>;
   std::vector<uint16_t> from(4096);

@@ -334,16 +334,22 @@ bool same_bits(const Tensor& a, const Tensor& b) {
          std::memcmp(x.data(), y.data(), static_cast<size_t>(x.byte_size())) == 0;
 }
 
-bool is_provisional(const Implementation& row, const Problem& problem, const RunOptions& options) {
+std::shared_ptr<const BoundKernel> bind_row(const Implementation& row, const Problem& problem,
+                                            const RunOptions& options) {
   const Node node = node_of(problem);
   const StepSpec spec = spec_of(problem, node, options);
-  if (!row.supports(spec).yes()) return false;
+  if (!row.supports(spec).yes()) return nullptr;
   std::vector<Tensor> inputs = problem.inputs, outputs;
   inputs.insert(inputs.end(), problem.post_inputs.begin(), problem.post_inputs.end());
   for (const Type& type : result_types(problem, node))
     outputs.emplace_back(type.dtype, *to_concrete(*type.dims));
   const auto in = operands_of(inputs), out = operands_of(outputs);
-  return row.create(spec)->bind({in, out, options.background, options.replaceable})->provisional;
+  return row.create(spec)->bind({in, out, options.background, options.replaceable});
+}
+
+bool is_provisional(const Implementation& row, const Problem& problem, const RunOptions& options) {
+  const auto bound = bind_row(row, problem, options);
+  return bound && bound->provisional;
 }
 
 namespace {

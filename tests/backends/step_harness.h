@@ -63,6 +63,10 @@ const Implementation& find_row(std::string_view name, std::string_view op);
 std::string chosen_row(const Problem& problem, const RunOptions& options = {});
 /// What a kernel is bound with; they refer to the tensors.
 std::vector<BoundOperand> operands_of(const std::vector<Tensor>& tensors);
+/// What the row binds for dense operands, to read what it says of itself: its kernel is gone. Null
+/// where the row refuses the step.
+std::shared_ptr<const BoundKernel> bind_row(const Implementation& row, const Problem& problem,
+                                            const RunOptions& options = {});
 /// Whether what the row binds only stands in for want of time (BoundKernel::provisional).
 bool is_provisional(const Implementation& row, const Problem& problem, const RunOptions& options);
 /// Runs the step. Fails the test when the row refuses it.

@@ -17,6 +17,8 @@ namespace xc::cpu {
 namespace {
 
 constexpr int64_t kTaskBytes = 256 << 10;
+/// Picks whose offsets are worked out at a time: they stay in the cache.
+constexpr int64_t kPicksAtATime = 4096;
 
 struct IndexReader {
   const void* data;
@@ -75,7 +77,12 @@ class GatherBound final : public BoundKernel {
     tasks = std::clamp<int64_t>(moved / kTaskBytes, 1, std::max<int64_t>(1, outer_ * picks_));
     held_bytes += views_.bytes();
     if (dense_ && (inner_count_ > 1 || outer_ == 1)) any_address = 1;  // copied as bytes
-    if (inner_count_ == 1 && outer_ > 1) scratch_bytes = checked_mul(picks_, 2 * 8);
+    if (inner_count_ == 1 && outer_ > 1) {
+      // Picks are split first: each task works out the offsets of its own.
+      pick_parts_ = std::clamp<int64_t>(picks_ / kPicksAtATime, 1, tasks);
+      tasks = pick_parts_ * std::clamp<int64_t>(tasks / pick_parts_, 1, outer_);
+      scratch_bytes = std::min(picks_, kPicksAtATime) * 2 * 8;
+    }
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
@@ -85,8 +92,10 @@ class GatherBound final : public BoundKernel {
     auto* to = static_cast<std::byte*>(args.buffers[2]);
     const std::span<const int64_t> xs = x.strides, ys = y.strides, xd = x.dims, yd = y.dims;
     const int64_t total = outer_ * picks_;
-    if (inner_count_ == 1 && outer_ > 1)
-      return pick_elements(args, index, total * begin / tasks, total * end / tasks);
+    if (inner_count_ == 1 && outer_ > 1) {
+      for (int64_t task = begin; task < end; ++task) pick_elements(args, index, task);
+      return;
+    }
     if (in_turn_) return pick_rows(args, index, total * begin / tasks, total * end / tasks);
     for (int64_t i = total * begin / tasks; i < total * end / tasks; ++i) {
       const int64_t outer = i / picks_, pick = i % picks_;
@@ -134,32 +143,42 @@ class GatherBound final : public BoundKernel {
     });
   }
 
-  /// Nothing behind the axis: the picks' offsets are worked out once for all outer positions.
-  void pick_elements(const StepArgs& args, const IndexReader& index, int64_t begin,
-                     int64_t end) const {
+  /// Nothing behind the axis: of each pick offsets are worked out once for a task's outer
+  /// positions.
+  void pick_elements(const StepArgs& args, const IndexReader& index, int64_t task) const {
     const OperandView &x = views_.inputs[0], &indices = views_.inputs[1], &y = views_.outputs[0];
-    const std::span<const int64_t> ys = y.strides, yd = y.dims;
-    auto* from_at = static_cast<int64_t*>(args.scratch);
-    int64_t* to_at = from_at + picks_;
-    for (int64_t pick = 0; pick < picks_; ++pick) {
-      from_at[pick] =
-          checked(index[offset_at(pick, indices.dims, indices.strides)], x.dims[axis_]) *
-          x.strides[axis_];
-      to_at[pick] = offset_at(pick, yd.subspan(axis_, picks_rank_), ys.subspan(axis_, picks_rank_));
-    }
-    with_element_bytes(bytes_, [&](auto element) {
-      using T = decltype(element);
-      for_each_outer(begin, end, [&](int64_t x_at, int64_t y_at, int64_t first, int64_t last) {
-        const T* from = static_cast<const T*>(args.buffers[0]) + x_at;
-        T* to = static_cast<T*>(args.buffers[2]) + y_at;
-        for (int64_t pick = first; pick < last; ++pick) to[to_at[pick]] = from[from_at[pick]];
+    const std::span<const int64_t> xs = x.strides, ys = y.strides, xd = x.dims, yd = y.dims;
+    const int64_t outer_parts = tasks / pick_parts_, part = task % pick_parts_,
+                  outer_part = task / pick_parts_;
+    const int64_t last_pick = picks_ * (part + 1) / pick_parts_;
+    const int64_t last_outer = outer_ * (outer_part + 1) / outer_parts;
+    auto* const from_at = static_cast<int64_t*>(args.scratch);
+    int64_t* const to_at = from_at + std::min(picks_, kPicksAtATime);
+    for (int64_t first = picks_ * part / pick_parts_, count = 0; first < last_pick;
+         first += count) {
+      count = std::min(kPicksAtATime, last_pick - first);
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t at = offset_at(first + i, indices.dims, indices.strides);
+        from_at[i] = checked(index[at], xd[axis_]) * xs[axis_];
+        to_at[i] =
+            offset_at(first + i, yd.subspan(axis_, picks_rank_), ys.subspan(axis_, picks_rank_));
+      }
+      with_element_bytes(bytes_, [&](auto element) {
+        using T = decltype(element);
+        for (int64_t o = outer_ * outer_part / outer_parts; o < last_outer; ++o) {
+          const T* from = static_cast<const T*>(args.buffers[0]) +
+                          offset_at(o, xd.first(axis_), xs.first(axis_));
+          T* to = static_cast<T*>(args.buffers[2]) + offset_at(o, yd.first(axis_), ys.first(axis_));
+          for (int64_t i = 0; i < count; ++i) to[to_at[i]] = from[from_at[i]];
+        }
       });
-    });
+    }
   }
 
   OperandViews views_;
   size_t axis_ = 0, picks_rank_ = 0;
   int64_t bytes_ = 1, outer_ = 1, picks_ = 1, inner_count_ = 1;
+  int64_t pick_parts_ = 1;  ///< of tasks, where there is nothing behind the axis
   bool dense_ = false, in_turn_ = false;
   CopyPlan inner_;
 };
