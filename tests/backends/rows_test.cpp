@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include "backends/cpu/side_by_side.h"
 #include "backends/cpu/vector/rows_fn.h"
 #include "backends/step_harness.h"
 
@@ -184,6 +185,40 @@ TEST_CASE("backends/rows: softmax along any axis") {
         INFO(op << to_text(dims) << axis);
         check_row("xc.rows", p, {1e-5, 1e-6});
       }
+}
+
+TEST_CASE("backends/rows: lines that lie side by side go to tasks in groups") {
+  for (const auto& [count, row] : std::vector<std::pair<int64_t, int64_t>>{
+           {16, 16}, {64, 64}, {100, 100}, {6 * 70, 70}, {30, 3}, {5, 1}, {0, 0}})
+    for (const int64_t tasks : {1, 7, 64}) {
+      INFO(count << " in rows of " << row << ", " << tasks << " tasks");
+      const cpu::LineGroups groups(count, row);
+      CHECK(groups.of_task(0, tasks) == 0);
+      CHECK(groups.of_task(tasks, tasks) == count);
+      for (int64_t task = 1; task < tasks; ++task) {
+        const int64_t first = groups.of_task(task, tasks);
+        CHECK(first >= groups.of_task(task - 1, tasks));
+        CHECK(first % std::max<int64_t>(row, 1) % 32 == 0);
+      }
+    }
+  // Down few columns: one task, or some columns each.
+  Generator g(44);
+  for (const int64_t columns : {16, 64, 70}) {
+    const Tensor x = g.tensor(DType::kF32, {3000, columns}, -20, 20);
+    Problem p;
+    p.attrs.set("axis", int64_t{0});
+    p.inputs = {x};
+    for (const char* op : {"Softmax", "LogSoftmax", "ArgMax", "ArgMin"}) {
+      p.op = &get_op(op);
+      check_threads(op[0] == 'A' ? "xc.axis" : "xc.rows", p);
+    }
+    p.op = &get_op("Softmax");
+    CHECK(bind_row(find_row("xc.rows", "Softmax"), p)->tasks <= ceil_div(columns, 32));
+    Problem sums;
+    sums.op = &get_op("CumSum");
+    sums.inputs = {x, Tensor::scalar<int64_t>(0)};
+    check_threads("xc.axis", sums);
+  }
 }
 
 TEST_CASE("backends/rows: short rows have the bits that each has alone") {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <span>
 
+#include "backends/cpu/side_by_side.h"
 #include "backends/cpu/simple_kernel.h"
 #include "backends/cpu/vector/lines_fn.h"
 #include "ops/support.h"
@@ -43,6 +44,13 @@ struct Lines {
     }
     return {a, b};
   }
+  /// Whether neighbours along the last of the other axes lie side by side in both tensors.
+  bool side_by_side() const { return !dims.empty() && from.back() == 1 && to.back() == 1; }
+  /// Lines [first, second) of tasks [begin, end).
+  std::pair<int64_t, int64_t> of_tasks(const SimpleContext& c) const {
+    const LineGroups groups(count, side_by_side() ? dims.back() : 1);
+    return {groups.of_task(c.begin, c.tasks), groups.of_task(c.end, c.tasks)};
+  }
 };
 
 /// Lines [begin, end) in groups that lie side by side in both tensors: body(from, to, count). What
@@ -54,7 +62,7 @@ void for_line_groups(const Lines& lines, int64_t begin, int64_t end, Body&& body
   if (begin >= end) return;
   if (lines.dims.empty()) return body(0, 0, 1);
   const size_t last = lines.dims.size() - 1;
-  const bool adjacent = (apart || lines.from[last] == 1) && lines.to[last] == 1;
+  const bool adjacent = lines.side_by_side() || (apart && lines.to[last] == 1);
   // Lines along the last of the other axes, which needs no division.
   while (begin < end) {
     auto [from, to] = lines.at(begin);
@@ -126,7 +134,7 @@ void arg_reduce(const SimpleContext& c, const ArgLines& plan, bool largest) {
   const int64_t n = x.dims[axis], step = x.strides[axis];
   if (n == 0) fail(Status::kRange, "axis {} has no elements", axis);
   const Lines& lines = plan.lines;
-  const int64_t begin = lines.count * c.begin / c.tasks, end = lines.count * c.end / c.tasks;
+  const auto [begin, end] = lines.of_tasks(c);
   auto* const out = c.output<int64_t>();
   if (x.dtype == DType::kF32 && !last && n < INT32_MAX) {
     const auto* const x0 = c.input<float>(0);
@@ -210,7 +218,7 @@ void cumulative(const SimpleContext& c, const LinesByAxis& plan) {
   const Lines& lines = plan.along[axis];
   const int64_t n = x.dims[axis], start = reverse ? n - 1 : 0, sign = reverse ? -1 : 1;
   const int64_t from_step = sign * x.strides[axis], to_step = sign * y.strides[axis];
-  const int64_t begin = lines.count * c.begin / c.tasks, end = lines.count * c.end / c.tasks;
+  const auto [begin, end] = lines.of_tasks(c);
   if (n == 0) return;
   dispatch_number(x.dtype, [&]<class T>() {
     using V = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;

@@ -10,6 +10,7 @@
 #include "backends/cpu/copy.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/pixel_norms.h"
+#include "backends/cpu/side_by_side.h"
 #include "backends/cpu/simple_kernel.h"
 #include "backends/cpu/vector/rows_fn.h"
 #include "ops/support.h"
@@ -109,9 +110,10 @@ class RowsBound final : public BoundKernel {
     if (is_softmax(kind_) && (stage_x_ || stage_y_)) walk_abreast(xs[first], ys[first]);
     rows_ = element_count(outer_dims_);
     if (!is_softmax(kind_)) prepare_affine(first);
-    tasks = n_ == 0
-                ? 1
-                : std::clamp<int64_t>(rows_ * n_ / kTaskElements, 1, std::max<int64_t>(1, rows_));
+    groups_ = LineGroups(rows_, abreast() ? outer_dims_.back() : 1);
+    tasks = n_ == 0 ? 1
+                    : std::clamp<int64_t>(rows_ * n_ / kTaskElements, 1,
+                                          std::max<int64_t>(1, groups_.count()));
     stage_bytes_ = stage_x_ || stage_y_ ? align_up(n_ * 4, 64) : 0;
     scratch_bytes = 2 * stage_bytes_ + 2 * affine_bytes_;
     in_place = 1;
@@ -129,7 +131,7 @@ class RowsBound final : public BoundKernel {
       scale = affine(args, 1, stage + 2 * stage_bytes_);
       if (inputs > 2) bias = affine(args, 2, stage + 2 * stage_bytes_ + affine_bytes_);
     }
-    const int64_t first = rows_ * begin / tasks, last = rows_ * end / tasks;
+    const int64_t first = groups_.of_task(begin, tasks), last = groups_.of_task(end, tasks);
     for (int64_t row = first; row < last;) {
       // Rows at one distance from each other go in one call.
       int64_t block = 1;
@@ -209,6 +211,7 @@ class RowsBound final : public BoundKernel {
       return;
     }
   }
+  bool abreast() const { return x_step_ != 1 || y_step_ != 1; }
   bool per_channel() const { return kind_ == Kind::kInstanceNorm || kind_ == Kind::kGroupNorm; }
 
   /// How scale and bias lie over a row.
@@ -267,6 +270,7 @@ class RowsBound final : public BoundKernel {
   const RowFns& fns_;
   float epsilon_ = 0;
   int64_t rows_ = 1, n_ = 1, group_ = 1;
+  LineGroups groups_{1, 1};
   Dims outer_dims_, outer_x_, outer_y_;
   bool stage_x_ = false, stage_y_ = false;
   int64_t x_step_ = 1, y_step_ = 1;
