@@ -515,6 +515,25 @@ TEST_CASE("backends/integer: QuantizeLinear by one scale, ties and saturation in
       }
 }
 
+TEST_CASE("backends/integer: a task of QuantizeLinear per channel writes few channels") {
+  Generator g(59);
+  Problem p;
+  p.op = &get_op("QuantizeLinear");
+  p.attrs.set("axis", int64_t{1});
+  p.inputs = {g.tensor(DType::kF32, {1, 64, 112, 112}, -9, 9),
+              g.tensor(DType::kF32, {64}, 0.01, 0.1), g.tensor(DType::kU8, {64}, 1, 200)};
+  check_threads("xc.quantize", p);
+  const BoundRow step("xc.quantize", p, {});
+  REQUIRE(step.bound->tasks >= 16);
+  std::memset(step.results[0].data(), 255, static_cast<size_t>(step.results[0].byte_size()));
+  p.inputs[0].as<float>()[0] = 0;  // the zero point
+  const auto scratch = Buffer::allocate(step.bound->scratch_bytes);
+  step.bound->run({step.buffers.data(), scratch->data(), nullptr}, 0, 1);
+  CHECK(step.results[0].as<uint8_t>()[0] == p.inputs[2].as<uint8_t>()[0]);
+  const uint8_t* const others = step.results[0].as<uint8_t>() + 4 * 112 * 112;
+  CHECK(std::all_of(others, others + 60 * 112 * 112, [](uint8_t v) { return v == 255; }));
+}
+
 TEST_CASE("backends/integer: bytes from a table, however they lie") {
   Generator g(54);
   for (const DType type : {DType::kU8, DType::kI8})

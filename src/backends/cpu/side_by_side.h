@@ -8,8 +8,8 @@
 
 namespace xc::cpu {
 
-/// `count` lines, each `row` of which lie side by side, in groups of neighbours. A `row` of 1: lines
-/// that lie apart.
+/// `count` lines, each `row` of which lie side by side, in groups of neighbours. A `row` of 1:
+/// lines that lie apart.
 class LineGroups {
  public:
   LineGroups(int64_t count, int64_t row)

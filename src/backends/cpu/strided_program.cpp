@@ -9,6 +9,8 @@ namespace {
 
 /// Elements of one cheap function a task should have: some 5 us of work.
 constexpr int64_t kGrain = 32768;
+/// Columns of a part of a row, at least: what is done once per row costs little beside them.
+constexpr int64_t kLeastColumns = 512;
 
 ChunkProgram::Block block_at(void* data, int64_t bytes, std::span<const int64_t> strides,
                              int64_t offset) {
@@ -47,11 +49,12 @@ StridedProgram::StridedProgram(std::shared_ptr<const ChunkProgram> program, Stri
       checked_mul(checked_mul(rows_, cols_),
                   std::max<int64_t>(1, static_cast<int64_t>(program_->instruction_count())));
   const int64_t wanted = std::clamp<int64_t>(work / kGrain, 1, 256);
-  if (rows_ >= wanted) {
-    tasks = wanted;
-  } else {
-    split_columns_ = true;
-    tasks = std::min(wanted, std::max<int64_t>(1, cols_ / 64));
+  tasks = wanted;
+  if (rows_ < wanted) {
+    const int64_t rows = std::max<int64_t>(1, rows_);
+    parts_ =
+        std::clamp<int64_t>(ceil_div(wanted, rows), 1, std::max<int64_t>(1, cols_ / kLeastColumns));
+    tasks = rows * parts_;
   }
   scratch_bytes = program_->scratch_bytes();
   if (program_->writes_last())
@@ -61,32 +64,34 @@ StridedProgram::StridedProgram(std::shared_ptr<const ChunkProgram> program, Stri
 }
 
 void StridedProgram::run(const StepArgs& args, int64_t begin, int64_t end) const {
-  if (split_columns_) {
-    // Boundaries at multiples of 64 elements keep tasks off each other's cache lines.
-    const auto boundary = [&](int64_t task) {
-      return task == tasks ? cols_ : cols_ / 64 * task / tasks * 64;
-    };
-    run_columns(args, boundary(begin), boundary(end));
-  } else {
-    run_rows(args, rows_ * begin / tasks, rows_ * end / tasks);
-  }
+  if (parts_ == 1) return run_rows(args, rows_ * begin / tasks, rows_ * end / tasks);
+  if (rows_ == 0) return;
+  int64_t row = begin / parts_;
+  const int64_t last = end / parts_, first_part = begin % parts_, end_part = end % parts_;
+  if (row == last) return run_columns(args, row, first_part, end_part);
+  if (first_part > 0) run_columns(args, row++, first_part, parts_);
+  run_rows(args, row, last);
+  run_columns(args, last, 0, end_part);
 }
 
-void StridedProgram::run_columns(const StepArgs& args, int64_t first, int64_t last) const {
+void StridedProgram::run_columns(const StepArgs& args, int64_t row, int64_t first,
+                                 int64_t last) const {
   if (first >= last) return;
+  // Boundaries at multiples of 64 elements keep tasks off each other's cache lines.
+  const auto boundary = [&](int64_t part) {
+    return part == parts_ ? cols_ : cols_ / 64 * part / parts_ * 64;
+  };
+  const int64_t column = boundary(first);
   ChunkProgram::Block blocks[ChunkProgram::kMaxOperands];
   const size_t rank = space_.rank(), count = bytes_.size();
   const auto dims = space_.dims();
-  const int64_t outer = element_count(dims.first(rank - 3));
-  for (int64_t block = 0; block < outer; ++block) {
-    for (size_t k = 0; k < count; ++k) {
-      const auto strides = space_.strides(k);
-      blocks[k] =
-          block_at(args.buffers[buffer_of_[k]], bytes_[k], strides,
-                   offset_at(block, dims.first(rank - 3), strides) + first * strides[rank - 1]);
-    }
-    program_->run(dims[rank - 3], dims[rank - 2], last - first, blocks, args.scratch);
+  for (size_t k = 0; k < count; ++k) {
+    const auto strides = space_.strides(k);
+    blocks[k] =
+        block_at(args.buffers[buffer_of_[k]], bytes_[k], strides,
+                 offset_at(row, dims.first(rank - 1), strides) + column * strides[rank - 1]);
   }
+  program_->run(1, 1, boundary(last) - column, blocks, args.scratch);
 }
 
 void StridedProgram::run_rows(const StepArgs& args, int64_t first, int64_t last) const {

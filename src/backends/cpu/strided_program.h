@@ -24,7 +24,8 @@ class StridedProgram final : public BoundKernel {
 
  private:
   void run_rows(const StepArgs& args, int64_t first, int64_t last) const;
-  void run_columns(const StepArgs& args, int64_t first, int64_t last) const;
+  /// Parts [first, last) of a row's columns.
+  void run_columns(const StepArgs& args, int64_t row, int64_t first, int64_t last) const;
 
   std::shared_ptr<const ChunkProgram> program_;
   StridedSpace space_;
@@ -32,7 +33,7 @@ class StridedProgram final : public BoundKernel {
   std::vector<uint8_t> bytes_;  ///< element size per operand
   int64_t rows_ = 1;            ///< product of all axes but the last
   int64_t cols_ = 1;
-  bool split_columns_ = false;
+  int64_t parts_ = 1;  ///< of the columns: tasks are rows, or parts of them
 };
 
 }  // namespace xc::cpu
