@@ -59,11 +59,12 @@ Dim components(const InferContext& c, const SymDims& dims) {
 constexpr int64_t kMostEntries = int64_t{1} << 21;
 
 /// Entries of the matrix whose product with a line takes as long as a fast transform of f32, which
-/// walks over the line once for each factor of its length and adds up large prime ones by
-/// definition. One core of a Xeon with AVX-512, 128 lines, product / transform in us: 128 real
-/// points 40 / 59, 512 589 / 251, 64 complex 31 / 36, 512 2730 / 282, 77 real (7 x 11) 14 / 102.
+/// walks over the line once for each factor of its length, adds up prime ones beyond 5 by
+/// definition, and where these are large is two transforms of twice the length. One core of a Xeon
+/// with AVX-512, 128 lines, product / transform in us: 128 real points 40 / 59, 512 589 / 251, 64
+/// complex 31 / 36, 512 2730 / 282, 77 real (7 x 11) 14 / 102; a line of 1009 330 / 33.
 int64_t entries_of_equal_time(int64_t points) {
-  constexpr int64_t kSmallFactor = 40, kLargeFactor = 28;
+  constexpr int64_t kSmallFactor = 40, kLargeFactor = 28, kMost = 1000;
   int64_t per_point = 0, rest = points;
   for (int64_t factor : {4, 2, 3, 5})
     for (; rest % factor == 0; rest /= factor) per_point += kSmallFactor;
@@ -71,7 +72,7 @@ int64_t entries_of_equal_time(int64_t points) {
     if (factor * factor > rest) factor = rest;
     for (; rest % factor == 0; rest /= factor) per_point += kLargeFactor * factor;
   }
-  return points * per_point;
+  return points * std::min(per_point, kMost);
 }
 
 /// The one integer that input i is known to be.

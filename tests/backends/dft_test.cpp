@@ -49,6 +49,51 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("backends/dft: lengths with large prime factors keep the digits of f64") {
+  Generator g(93);
+  for (const int64_t n : {29, 31, 37, 53, 67, 134, 211, 1009, 2018, 4002, 10007}) {
+    const Tensor x = g.tensor(DType::kF32, {2, n, 2}, -1, 1);
+    for (const bool inverse : {false, true}) {
+      Problem p;
+      p.op = &get_op("DFT");
+      p.attrs.set("inverse", int64_t{inverse});
+      p.inputs = {x};
+      const Tensor y = run_row(find_row("xc.dft", "DFT"), p)[0];
+      INFO(n << " points, inverse " << inverse);
+      for (int64_t line = 0; line < 2; ++line)
+        for (int64_t k = 0; k < n; k += std::max<int64_t>(1, n / 50)) {
+          long double re = 0, im = 0;
+          const auto* from = x.as<float>() + line * n * 2;
+          for (int64_t j = 0; j < n; ++j) {
+            const long double angle = (inverse ? 2 : -2) * std::acos(-1.0L) *
+                                      static_cast<long double>(j * k % n) /
+                                      static_cast<long double>(n);
+            const long double a = from[2 * j], b = from[2 * j + 1];
+            re += a * std::cos(angle) - b * std::sin(angle);
+            im += a * std::sin(angle) + b * std::cos(angle);
+          }
+          const long double scale = inverse ? 1.0L / static_cast<long double>(n) : 1.0L;
+          const auto* got = y.as<float>() + (line * n + k) * 2;
+          // Rounded to f32 once.
+          REQUIRE(std::fabs(got[0] - re * scale) <= 0x1p-24L * std::fabs(re * scale) + 1e-11L);
+          REQUIRE(std::fabs(got[1] - im * scale) <= 0x1p-24L * std::fabs(im * scale) + 1e-11L);
+        }
+    }
+    check_dft(x, {});
+    check_dft(g.tensor(DType::kF32, {2, n, 1}, -1, 1), {.onesided = true, .length = n + 2});
+  }
+}
+
+TEST_CASE("backends/dft: nothing is prepared for no results") {
+  Problem p;
+  p.op = &get_op("DFT");
+  p.inputs = {Tensor(DType::kF32, {0, 16, 1}), Tensor::scalar(int64_t{1} << 40),
+              Tensor::scalar(int64_t{1})};
+  p.constant = {false, true, true};
+  const auto bound = bind_row(find_row("xc.dft", "DFT"), p);
+  CHECK(bound->scratch_bytes + bound->held_bytes < 4096);
+}
+
 TEST_CASE("backends/dft: along every axis, of parts of a signal and of more than there is") {
   Generator g(92);
   for (const int64_t parts : {1, 2}) {
