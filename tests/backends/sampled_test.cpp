@@ -42,6 +42,20 @@ TEST_CASE("backends/sampled: GridSample in any mode, padding and number of axes"
         }
 }
 
+TEST_CASE("backends/sampled: a grid that is no f32 is left to the reference") {
+  Generator g(63);
+  for (const DType type : {DType::kF16, DType::kF64}) {
+    Problem p;
+    p.op = &get_op("GridSample");
+    p.attrs.set("mode", std::string("nearest"));
+    p.inputs = {g.tensor(type, {1, 2, 5, 5}), g.tensor(type, {1, 3, 3, 2}, -1, 1)};
+    const Node node = node_of(p);
+    CHECK_FALSE(find_row("xc.sampled", "GridSample").supports(spec_of(p, node, {})).yes());
+    p.inputs[1] = g.tensor(DType::kF32, {1, 3, 3, 2}, -1, 1);
+    check_row("xc.sampled", p, {});
+  }
+}
+
 TEST_CASE("backends/sampled: RoiAlign, with few and with very many samples") {
   Generator g(82);
   for (const char* coordinates : {"half_pixel", "output_half_pixel"})

@@ -303,6 +303,8 @@ Verdict supports_grid(const StepSpec& spec) {
   // Elements of any type are moved.
   const std::string reason = movable_reason(spec.inputs[0].dtype);
   if (!reason.empty()) return Verdict::no(reason);
+  if (spec.inputs[1].dtype != DType::kF32)
+    return Verdict::no(fmt::format("a grid of {}", name(spec.inputs[1].dtype)));
   return dense_of(spec, DType::kF32, spec.inputs[0].dtype);
 }
 }  // namespace
