@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <array>
+#include <span>
 #include <unordered_set>
 
 #include "ir/patch.h"
+#include "ops/expansion.h"
 #include "ops/infer.h"
 #include "ops/op.h"
 #include "ops/registry.h"
+#include "ops/support.h"
 #include "passes/node_tests.h"
 #include "passes/passes.h"
 
@@ -37,14 +40,71 @@ bool is_expanded(const Node& node) {
          std::find(kExpanded.begin(), kExpanded.end(), op.name) != kExpanded.end();
 }
 
+/// Operands that elementwise kernels take at a time.
+constexpr size_t kMostOperands = 31;
+
+/// Sum, Mean, Max or Min of more: of groups, and of what these give. A mean is divided once; sums
+/// of halves are of f32 in between.
+std::vector<ValueId> in_groups(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion e(graph, node, patch);
+  const bool mean = node.op->name == "Mean", sums = mean || node.op->name == "Sum";
+  const std::string_view op = mean ? "Sum" : node.op->name;
+  std::vector<ValueId> values;
+  for (size_t i = 0; i < node.inputs.size(); ++i) values.push_back(sums ? e.widened(i) : e.in(i));
+  while (values.size() > 1) {
+    std::vector<ValueId> groups;
+    for (size_t first = 0; first < values.size(); first += kMostOperands) {
+      const auto group =
+          std::span(values).subspan(first).first(std::min(kMostOperands, values.size() - first));
+      groups.push_back(group.size() == 1 ? group[0] : e.add(op, {group.begin(), group.end()}));
+    }
+    values = std::move(groups);
+  }
+  if (mean)
+    values[0] = e.add("Div", {values[0], e.scalar(static_cast<double>(node.inputs.size()))});
+  return {sums ? e.narrowed(values[0]) : values[0]};
+}
+
+/// ReduceMax or ReduceMin of bytes: of i32, whose order is theirs. That of no elements is the least
+/// or largest of the type.
+std::vector<ValueId> of_integers(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion e(graph, node, patch);
+  const DType type = e.dtype(0);
+  const bool is_bool = type == DType::kBool;
+  const double low = type == DType::kI8 ? -128 : 0, high = is_bool ? 1 : low + 255;
+  Node wide{.op = node.op, .name = node.name};
+  wide.attrs = node.attrs;
+  wide.inputs = node.inputs;
+  wide.inputs[0] = e.cast(e.in(0), type, DType::kI32);
+  const ValueId bounded = e.add("Clip", {patch.add_node(std::move(wide), 1)[0],
+                                         e.scalar(low, DType::kI32), e.scalar(high, DType::kI32)});
+  return {e.cast(bounded, DType::kI32, type)};
+}
+
+/// How a node is put into the form that kernels know; null where it is in it.
+ExpandFn form_of(const Graph& graph, const Node& node) {
+  if (is_expanded(node)) return node.op->expand;
+  if (!node.op->domain.empty()) return nullptr;
+  const std::string_view op = node.op->name;
+  if (node.inputs.size() > kMostOperands &&
+      (op == "Sum" || op == "Mean" || op == "Max" || op == "Min"))
+    return in_groups;
+  const bool extreme = op == "ReduceMax" || op == "ReduceMin";
+  if (extreme && contains(type_set({DType::kU8, DType::kI8, DType::kBool}),
+                          graph.value(node.inputs[0]).type.dtype))
+    return of_integers;
+  return nullptr;
+}
+
 }  // namespace
 
 bool expand_operators(Graph& graph, PassContext& context) {
   Patch patch(graph, "expand-operators");
   for (NodeId id : graph.order()) {
     const Node& node = graph.node(id);
-    if (!is_expanded(node) || !have_types(graph, node.inputs)) continue;
-    const std::vector<ValueId> outputs = node.op->expand(graph, node, patch);
+    const ExpandFn expand = form_of(graph, node);
+    if (!expand || !have_types(graph, node.inputs)) continue;
+    const std::vector<ValueId> outputs = expand(graph, node, patch);
     if (outputs.empty()) continue;  // not in this form: its reference runs
     const std::vector<ValueId> old = graph.node(id).outputs;
     const bool proven = sizes_are_proven(graph, node) || accepts_any_sizes(graph, node);

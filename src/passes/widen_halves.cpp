@@ -15,12 +15,14 @@ namespace xc {
 namespace {
 
 /// Operators whose kernels know f32 alone: they add up many terms, and would have to in f32 anyway.
-constexpr std::array<std::string_view, 17> kWidened = {"AveragePool",
+constexpr std::array<std::string_view, 20> kWidened = {"AveragePool",
                                                        "BatchNormalization",
                                                        "Conv",
                                                        "ConvTranspose",
+                                                       "DeformConv",
                                                        "GRU",
                                                        "Gemm",
+                                                       "GridSample",
                                                        "GroupNormalization",
                                                        "InstanceNormalization",
                                                        "LSTM",
@@ -31,6 +33,7 @@ constexpr std::array<std::string_view, 17> kWidened = {"AveragePool",
                                                        "RMSNormalization",
                                                        "RNN",
                                                        "Resize",
+                                                       "RoiAlign",
                                                        "Softmax"};
 
 /// Scalar functions with steps: what is a step apart in f32 may be equal in halves.
@@ -113,9 +116,13 @@ class Widener {
   }
 
  private:
-  static bool adds_up(const Node& node) {
-    return is_one_of(*node.op, kWidened) &&
-           (node.op->name != "Resize" || node.attrs.get_string("mode", "nearest") != "nearest");
+  bool adds_up(const Node& node) const {
+    if (!is_one_of(*node.op, kWidened)) return false;
+    // What only moves elements moves halves; GridSample does by a grid of f32.
+    if (node.op->name == "Resize") return node.attrs.get_string("mode", "nearest") != "nearest";
+    if (node.op->name == "GridSample" && node.attrs.get_string("mode", "linear") == "nearest")
+      return is_half_value(node.inputs[1]);
+    return true;
   }
   bool is_half_value(ValueId v) const { return v != kNone && is_half(graph_.value(v).type.dtype); }
   bool has_half(const Node& node) const {
