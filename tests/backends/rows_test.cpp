@@ -221,6 +221,31 @@ TEST_CASE("backends/rows: lines that lie side by side go to tasks in groups") {
   }
 }
 
+TEST_CASE("backends/rows: LpNormalization along any axis, of numbers without a square in f32") {
+  Generator g(45);
+  for (const DType type : {DType::kF32, DType::kF64, DType::kF16})
+    for (const Dims& dims : {Dims{7}, Dims{3, 100}, Dims{4, 5, 65}, Dims{2, 3, 20, 64}, Dims{3, 0}})
+      for (int64_t axis = -1; axis < static_cast<int64_t>(dims.size()); ++axis)
+        for (const int64_t power : {1, 2}) {
+          Problem p;
+          p.op = &get_op("LpNormalization");
+          p.attrs.set("axis", axis);
+          p.attrs.set("p", power);
+          p.inputs = {g.tensor(type, dims, -20, 20)};
+          INFO(name(type) << to_text(dims) << axis);
+          check_row("xc.axis", p, {type == DType::kF16 ? 1e-3 : 1e-6, 0});
+          check_threads("xc.axis", p);
+        }
+  Problem p;
+  p.op = &get_op("LpNormalization");
+  p.inputs = {Tensor::of<float>({3e30f, -4e30f})};
+  const Tensor large = run_row(find_row("xc.axis", "LpNormalization"), p)[0];
+  CHECK(large.as<float>()[0] == doctest::Approx(0.6).epsilon(1e-6));
+  CHECK(large.as<float>()[1] == doctest::Approx(-0.8).epsilon(1e-6));
+  p.inputs = {Tensor::of<float>({0.0f, 0.0f, 0.0f})};
+  CHECK(run_row(find_row("xc.axis", "LpNormalization"), p)[0].as<float>()[2] == 0.0f);
+}
+
 TEST_CASE("backends/rows: short rows have the bits that each has alone") {
   Generator g(35);
   for (const char* op : {"Softmax", "LogSoftmax"})

@@ -1,7 +1,8 @@
-// Ops along one axis: ArgMax, ArgMin, CumSum, CumProd, TopK ("xc.axis").
+// Ops along one axis: ArgMax, ArgMin, CumSum, CumProd, LpNormalization, TopK ("xc.axis").
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <span>
 
@@ -242,6 +243,62 @@ void cumulative(const SimpleContext& c, const LinesByAxis& plan) {
           acc[l] = with;
         }
       }
+    });
+  });
+}
+
+// ---- norms
+
+struct NormLines {
+  NormLines(const StepSpec& spec, const OperandViews& views)
+      : axis(normalise_axis(spec.attrs().get_int("axis", -1), views.inputs[0].dims.size())),
+        lines(views.inputs[0].dims, views.inputs[0].strides, views.outputs[0].strides, axis) {}
+  size_t axis;
+  Lines lines;
+};
+
+/// Sums are of f64, for norms of what f32 cannot square.
+void lp_normalise(const SimpleContext& c, const NormLines& plan) {
+  const OperandView &x = c.in(0), &y = c.out();
+  const bool squares = c.spec.attrs().get_int("p", 2) == 2;
+  const int64_t n = x.dims[plan.axis];
+  const int64_t from_step = x.strides[plan.axis], to_step = y.strides[plan.axis];
+  const auto [begin, end] = plan.lines.of_tasks(c);
+  if (n == 0) return;  // however many lines there would be
+  const bool apart = !plan.lines.side_by_side();
+  constexpr int64_t kPartial = 8;  // sums of a line alone, which do not wait for each other
+  dispatch_number(x.dtype, [&]<class T>() {
+    // By an inverse of f64, which loses nothing of smaller types and is finite for their norms.
+    constexpr bool kMultiplies = sizeof(T) <= 4;
+    const auto term = [&](T at) {
+      const auto v = static_cast<double>(at);
+      return squares ? v * v : std::abs(v);
+    };
+    for_line_groups(plan.lines, begin, end, [&](int64_t a, int64_t b, int64_t count) {
+      const T* const from = c.input<T>(0) + a;
+      T* const to = c.output<T>() + b;
+      double norm[kSideBySide] = {};
+      if (apart) {
+        double sums[kPartial] = {};
+        int64_t k = 0;
+        for (; k + kPartial <= n; k += kPartial)
+          for (int64_t i = 0; i < kPartial; ++i) sums[i] += term(from[(k + i) * from_step]);
+        for (; k < n; ++k) sums[0] += term(from[k * from_step]);
+        for (const double sum : sums) norm[0] += sum;
+      } else {
+        for (int64_t k = 0; k < n; ++k)
+          for (int64_t l = 0; l < count; ++l) norm[l] += term(from[k * from_step + l]);
+      }
+      for (int64_t l = 0; l < count; ++l) {
+        if (squares) norm[l] = std::sqrt(norm[l]);
+        if (norm[l] == 0) norm[l] = 1;  // of zeros alone
+        if (kMultiplies) norm[l] = 1 / norm[l];
+      }
+      for (int64_t k = 0; k < n; ++k)
+        for (int64_t l = 0; l < count; ++l) {
+          const auto v = static_cast<double>(from[k * from_step + l]);
+          to[k * to_step + l] = static_cast<T>(kMultiplies ? v * norm[l] : v / norm[l]);
+        }
     });
   });
 }
@@ -511,6 +568,8 @@ void add_along_axis(Rows& rows) {
                   create_planned<LinesByAxis, cumulative<true>, line_tasks>});
   rows.push_back({"xc.axis", "CumProd", supports_numbers,
                   create_planned<LinesByAxis, cumulative<false>, line_tasks>});
+  rows.push_back({"xc.axis", "LpNormalization", supports_numbers,
+                  create_planned<NormLines, lp_normalise, line_tasks>});
   rows.push_back(
       {"xc.axis", "TopK", supports_numbers, create_planned<TopKPlan, top_k, top_k_tasks>});
 }

@@ -105,7 +105,7 @@ void with_reduction(const StepSpec& spec, Body&& body) {
 /// n dense elements meet n dense updates. A call costs as much as a few elements.
 template <class T, class Meet>
 void meet_row(T* to, const T* from, int64_t n, Meet meet, ElementwiseFn row) {
-  if (row && n >= 16)
+  if (row && n >= 8)
     row({{to, from}, {1, 1}, to, n, nullptr});
   else
     for (int64_t i = 0; i < n; ++i) to[i] = meet(to[i], from[i]);
