@@ -214,7 +214,8 @@ TEST_CASE("tiering/verification: rows whose sums cancel ban nothing right and hi
   %y = Div(%x, %s)
 }})",
                                          dims, op);
-    Fixture fixture(text, in_sync(), spoil ? planted(spoil) : TierFaults{});
+    Fixture fixture(text, in_sync(), spoil ? planted(spoil) : TierFaults{},
+                    create_interpreting_compiler());
     Tensor x = ramp(size, 1, 0);
     for (int64_t i = 0; i < x.count(); ++i) x.as<float>()[i] += 2;
     (void)fixture.run({x});
@@ -261,7 +262,8 @@ TEST_CASE("tiering/verification: results quadratic in the inputs bound the sizes
                     stored ? "%y = Tanh(%m)" : "%t = Tanh(%m)\n  %y = ReduceSum(%t, %axis)");
     int64_t most = 0;
     Fixture fixture(text, in_sync(),
-                    planted([&](const Seen& s) { most = std::max(most, s.count); }));
+                    planted([&](const Seen& s) { most = std::max(most, s.count); }),
+                    create_interpreting_compiler());
     (void)fixture.run({ramp({4, 4}, 1, 0.1)});
     CHECK(fixture.session->profile().swapped == 1);
     CHECK(most == (stored ? 1 << 16 : 1 << 8));  // n = 16
