@@ -29,14 +29,10 @@ constexpr auto kMin = [](auto a, const Params&) {
   return out;
 };
 
-/// Does a float type hold the exponent as it is? Whether 16777217 is odd decides a sign.
+/// Does a type hold the exponent as it is?
 bool holds_exponent(DType base, const loop::Expr& y) {
-  if (y.type() == base || base == DType::kF64) return true;
-  if (is_const(y)) {
-    const double e = const_as_double(*y);
-    return static_cast<float>(e) == e;
-  }
-  return is_integer(y.type()) && element_size(y.type()) <= 2;
+  if (elementwise::holds_exponents(base, y.type())) return true;
+  return is_const(y) && static_cast<float>(const_as_double(*y)) == const_as_double(*y);
 }
 
 /// x to the power y as loop IR, with the dtype of x. Small constant exponents become products,

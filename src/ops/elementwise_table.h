@@ -26,6 +26,13 @@ inline constexpr size_t kMaxParams = 8;
 using Params = std::array<double, kMaxParams>;
 Params read_params(const Node& node);
 
+/// Whether `base` has every exponent of a type as it is: 16777217, whose being odd decides a sign,
+/// is no f32.
+inline bool holds_exponents(DType base, DType exponent) {
+  if (is_float(exponent)) return element_size(exponent) <= element_size(base);
+  return exponent == base || base == DType::kF64 || element_size(exponent) <= 2;
+}
+
 /// What the rows of one family share and what a row may change.
 struct Options {
   double weight = 1;

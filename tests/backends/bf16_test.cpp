@@ -15,19 +15,6 @@ namespace {
 
 using namespace test;
 
-/// The problem's result with operands in f64, of their magnitudes if asked.
-std::vector<double> exact(const Problem& p, bool magnitudes) {
-  std::vector<Tensor> inputs;
-  for (const Tensor& t : p.inputs) {
-    Tensor wide(DType::kF64, t.dims());
-    const std::vector<double> values = t.to_doubles();
-    for (size_t i = 0; i < values.size(); ++i)
-      wide.as<double>()[i] = magnitudes ? std::fabs(values[i]) : values[i];
-    inputs.push_back(wide);
-  }
-  return run_reference(node_of(p), inputs)[0].to_doubles();
-}
-
 /// Two operands rounded to 8 bits, then k roundings of a sum in f32: per element, relative to the
 /// sum of the magnitudes of its terms.
 double bound(int64_t k) {
@@ -35,7 +22,8 @@ double bound(int64_t k) {
 }
 
 std::string wrong(const Tensor& got, const Problem& p, int64_t k) {
-  const std::vector<double> want = exact(p, false), terms = exact(p, true), have = got.to_doubles();
+  const std::vector<double> want = exact_result(p, false), terms = exact_result(p, true),
+                            have = got.to_doubles();
   if (want.size() != have.size()) return "another number of elements";
   for (size_t i = 0; i < want.size(); ++i)
     if (!(std::fabs(want[i] - have[i]) <= bound(k) * terms[i]))
@@ -50,20 +38,9 @@ RunOptions fast(bool packed) {
   return options;
 }
 
-Problem product(Generator& g, const Dims& a, int64_t n, bool transposed) {
-  const int64_t k = a.back();
-  Problem p;
-  p.op = &get_op(transposed ? "Gemm" : "MatMul");
-  if (transposed) p.attrs.set("transB", int64_t{1});
-  p.inputs = {g.tensor(DType::kF32, a),
-              g.tensor(DType::kF32, transposed ? Dims{n, k} : Dims{k, n})};
-  p.constant = {false, true};
-  return p;
-}
-
 TEST_CASE("backends/bf16: chosen in fast mode, and where the model holds operands so") {
   Generator g(61);
-  Problem p = product(g, {64, 300}, 320, false);
+  Problem p = matrix_product(g, {64, 300}, 320, false);
   const std::string rounded = cpu::has_bf16_products() ? "onednn.matmul bf16" : "onednn.matmul";
   CHECK(chosen_row(p, fast(false)) == rounded);
   CHECK(chosen_row(p) == "onednn.matmul");
@@ -126,7 +103,7 @@ TEST_CASE("backends/bf16: matrix products against f64, the same bits for any thr
                           Dims{70, 300}, Dims{150, 333}, Dims{2, 70, 300}})
       for (const int64_t n : {100, 320, 1600}) {
         if (transposed && a.size() > 2) continue;
-        const Problem p = product(g, a, n, transposed);
+        const Problem p = matrix_product(g, a, n, transposed);
         const auto& row = find_row("onednn.matmul bf16", p.op->name);
         const std::string where = fmt::format("{} x {}", to_text(a), n);
         CHECK_MESSAGE(wrong(run_row(row, p, fast(false))[0], p, a.back()).empty(), where);
@@ -150,7 +127,7 @@ TEST_CASE("backends/bf16: rows with gaps, and a result with gaps") {
   if (!cpu::has_bf16_products()) return;
   Generator g(63);
   for (const int kind : {0, 1, 2, 3}) {
-    Problem p = product(g, {70, 300}, 320, false);
+    Problem p = matrix_product(g, {70, 300}, 320, false);
     p.inputs[0] = g.strided(p.inputs[0], kind);
     RunOptions options = fast(true);
     options.output_kind = kind;

@@ -65,6 +65,29 @@ Tensor Generator::strided(const Tensor& tensor, int kind) {
   return out;
 }
 
+Problem matrix_product(Generator& g, const Dims& a, int64_t n, bool transposed) {
+  const int64_t k = a.back();
+  Problem p;
+  p.op = &get_op(transposed ? "Gemm" : "MatMul");
+  if (transposed) p.attrs.set("transB", int64_t{1});
+  p.inputs = {g.tensor(DType::kF32, a),
+              g.tensor(DType::kF32, transposed ? Dims{n, k} : Dims{k, n})};
+  p.constant = {false, true};
+  return p;
+}
+
+std::vector<double> exact_result(const Problem& problem, bool magnitudes) {
+  std::vector<Tensor> inputs;
+  for (const Tensor& t : problem.inputs) {
+    Tensor wide(DType::kF64, t.dims());
+    const std::vector<double> values = t.to_doubles();
+    for (size_t i = 0; i < values.size(); ++i)
+      wide.as<double>()[i] = magnitudes ? std::fabs(values[i]) : values[i];
+    inputs.push_back(wide);
+  }
+  return run_reference(node_of(problem), inputs)[0].to_doubles();
+}
+
 Node node_of(const Problem& problem) {
   Node node;
   node.op = problem.op;

@@ -55,6 +55,11 @@ struct RunOptions {
   int threads = 1;
 };
 
+/// f32 operands of dims `a` and [k, n], the second constant: MatMul; `transposed`: Gemm of [n, k].
+Problem matrix_product(Generator& generator, const Dims& a, int64_t n, bool transposed = false);
+/// The problem's first result with operands in f64, of their magnitudes if asked.
+std::vector<double> exact_result(const Problem& problem, bool magnitudes);
+
 Node node_of(const Problem& problem);
 StepSpec spec_of(const Problem& problem, const Node& node, const RunOptions& options);
 /// The row of that name for the op; fails the test when there is none.

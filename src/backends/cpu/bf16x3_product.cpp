@@ -1,13 +1,11 @@
 #include "backends/cpu/bf16x3_product.h"
 
-#include <algorithm>
-
 namespace xc::cpu {
 namespace {
 
-/// Fewer rows are bound by what the right side costs, read and split once for all, fewer columns by
-/// the left side, fewer weights by what each block costs beside its products.
-constexpr int64_t kLeastRows = 64, kLeastColumns = 128, kLeastTerms = 64, kLeastWeights = 16 << 10;
+/// Fewer columns are bound by the left side, fewer weights by what each block costs beside its
+/// products.
+constexpr int64_t kLeastColumns = 128, kLeastTerms = 64, kLeastWeights = 16 << 10;
 constexpr int64_t kMostTerms = 768;  ///< of a span
 /// Of a term of a row in the cache: its parts, and as much again for what passes by.
 constexpr int64_t kBytes = 12;
@@ -15,7 +13,7 @@ constexpr int64_t kBytes = 12;
 }  // namespace
 
 bool Bf16x3Product::pays(const MatMulProblem& p) {
-  return p.m >= kLeastRows && p.n >= kLeastColumns && p.k >= kLeastTerms &&
+  return p.m >= kBf16x3LeastRows && p.n >= kLeastColumns && p.k >= kLeastTerms &&
          p.k * p.n >= kLeastWeights;
 }
 
@@ -32,22 +30,14 @@ int64_t Bf16x3Product::scratch_bytes(int64_t rows) const {
   return bf16x3_fns()->memory(rows, std::min(span_, k_));
 }
 
-void Bf16x3Product::run(std::span<const FewRows> slices, bool split, std::byte* scratch) const {
+void Bf16x3Product::run(std::span<const FewRows> slices, bool again, std::byte* scratch) const {
   const Bf16x3Fns& fns = *bf16x3_fns();
   for (int64_t begin = 0; begin < k_; begin += span_) {
     const Bf16x3Terms terms{begin, std::min(k_, begin + span_)};
-    if (!one_span() || !split) fns.split(slices[0], terms, scratch);
+    if (!again || !one_span()) fns.split(slices[0], terms, scratch);
     for (const FewRows& slice : slices) fns.multiply(slice, terms, scratch);
   }
-  for (const FewRows& slice : slices)
-    for (int64_t row = 0; row < slice.rows; row += kBf16x3Rows)
-      if (fns.failed(slice, row, scratch)) {
-        FewRows block = slice;
-        block.x += row * slice.x_row;
-        block.y += row * slice.y_row;
-        block.rows = std::min(kBf16x3Rows, slice.rows - row);
-        few_rows_fn()(block);
-      }
+  for (const FewRows& slice : slices) for_failed_blocks(fns, slice, scratch, few_rows_fn());
 }
 
 }  // namespace xc::cpu

@@ -1,12 +1,27 @@
 #pragma once
 // f32 products of many rows with packed weights by matrix units for bf16 (vector/bf16x3_fn.h).
 
+#include <algorithm>
 #include <span>
 
 #include "backends/cpu/matmul_problem.h"
 #include "backends/cpu/packed_weights.h"
 
 namespace xc::cpu {
+
+/// body(block) for the blocks of rows of a product that failed, as products of their own.
+template <class Body>
+void for_failed_blocks(const Bf16x3Fns& fns, const FewRows& p, const std::byte* memory,
+                       Body&& body) {
+  for (int64_t row = 0; row < p.rows; row += kBf16x3Rows) {
+    if (!fns.failed(p, row, memory)) continue;
+    FewRows block = p;
+    block.x += row * p.x_row;
+    block.y += row * p.y_row;
+    block.rows = std::min(kBf16x3Rows, p.rows - row);
+    body(block);
+  }
+}
 
 /// The terms of a product in spans: as many as leave a cache room for the parts of the left side.
 /// Immutable; any number of threads may run it.
@@ -22,9 +37,9 @@ class Bf16x3Product {
   bool one_span() const { return span_ >= k_; }
   int64_t scratch_bytes(int64_t rows) const;
   /// Products of the same rows with several slices of weights; blocks of rows that fail are summed
-  /// up by few_rows_fn(). `split`: of one span, the left side may lie in scratch from the call
-  /// before.
-  void run(std::span<const FewRows> slices, bool split, std::byte* scratch) const;
+  /// up by few_rows_fn(). `again`: the same rows as in the call before, whose parts are still in
+  /// scratch where there is one span.
+  void run(std::span<const FewRows> slices, bool again, std::byte* scratch) const;
 
  private:
   int64_t k_, span_;

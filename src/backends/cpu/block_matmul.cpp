@@ -2,19 +2,18 @@
 // in panels of 64 columns made once. A few rows multiply them as they are read; for many rows, and
 // where sums of x by integers would leave the range of f32, a part of some panels at a time becomes
 // f32 in scratch and goes through a product (gemm.h, or by matrix units vector/bf16x3_fn.h). A left
-// side that is to be rounded to bytes
-// ("xc.byte_matmul" has no instructions for it here) is, to floats.
+// side that is to be rounded to bytes ("xc.byte_matmul" has no instructions for it here) is, to
+// floats.
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
 
+#include "backends/cpu/bf16x3_product.h"
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/panel_weights.h"
 #include "backends/cpu/simple_kernel.h"
-#include "backends/cpu/vector/bf16x3_fn.h"
 #include "ops/matmul.h"
 #include "ops/rounded_blocks.h"
 
@@ -29,8 +28,8 @@ constexpr int64_t kPartTerms = 256, kPartPanels = 4;  ///< made f32 at a time: 2
 /// Of a task, at least: others make the same weights f32 once more.
 constexpr int64_t kPartRows = 128;
 /// Of a task where matrix units multiply, at most: their parts of the left side and the results
-/// stay in the second-level cache. At least so many of the product.
-constexpr int64_t kUnitPartRows = 384, kUnitRows = 64;
+/// stay in the second-level cache.
+constexpr int64_t kUnitPartRows = 384;
 constexpr float kLargestWeight = 255;  ///< as an integer, less its zero point or not
 
 const BlockFns& fns() {
@@ -48,9 +47,7 @@ class BlockMatMulBound final : public BoundKernel {
     if (spec.attrs().get_int(kLeftInBytes.name, 0) != 0) round_left();
     parts_ = ceil_div(panels_->count, kPartPanels);
     many_ = p_.m >= kManyRows;
-    const float scale = panels_->largest_scale();
-    if (p_.m >= kUnitRows && p_.k > 0 && scale >= std::ldexp(1.0f, -kBf16x3Exponent) &&
-        scale <= std::ldexp(1.0f, kBf16x3Exponent))
+    if (p_.m >= kBf16x3LeastRows && p_.k > 0 && in_bf16x3_range(panels_->largest_scale()))
       units_ = bf16x3_fns();
     if (many_) split_rows(spec.threads);
     tasks = std::max<int64_t>(1, p_.batches * parts_ * row_parts_);
@@ -197,11 +194,9 @@ class BlockMatMulBound final : public BoundKernel {
       units_->split(product, terms, memory);
       units_->multiply(product, terms, memory);
     }
-    for (int64_t row = 0; row < rows.count; row += kBf16x3Rows)
-      if (units_->failed(product, row, memory))
-        multiply_many(
-            {rows.x + row * rows.stride, rows.stride, std::min(kBf16x3Rows, rows.count - row)},
-            first, last, y + row * width, part, room);
+    for_failed_blocks(*units_, product, memory, [&](const FewRows& block) {
+      multiply_many({block.x, block.x_row, block.rows}, first, last, block.y, part, room);
+    });
   }
 
   void multiply_many(const Rows& rows, int64_t first, int64_t last, float* y, float* part,

@@ -381,11 +381,8 @@ std::optional<Reg> build_elementwise(ChunkProgram& program, const OpDef& op, con
   if (op.name == "Pow") {
     // The root of an integer is no power with an integer exponent: the reference has it.
     if (!is_float(type) && is_float(program.dtype(wide[1]))) return std::nullopt;
-    // f32 may not tell whether the exponent is odd.
-    const DType given = program.dtype(args[1]);
-    const bool wider = type == DType::kF32 &&
-                       (given == DType::kF64 || (is_integer(given) && element_size(given) > 2));
-    const DType computed = wider ? DType::kF64 : type;
+    const bool held = elementwise::holds_exponents(type, program.dtype(args[1]));
+    const DType computed = type == DType::kF32 && !held ? DType::kF64 : type;
     const auto base = builder.cast(wide[0], computed);
     const auto exponent = builder.cast(wide[1], computed);
     if (!base || !exponent) return std::nullopt;

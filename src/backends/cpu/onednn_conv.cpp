@@ -569,7 +569,7 @@ class ConvKernel : public Kernel {
     plan_ = std::move(*plan);
     plan_.rounded = rounded;
     const bool f32 = !rounded && spec.inputs[0].dtype == DType::kF32;
-    if (f32 && PointwiseConv::takes(spec)) pointwise_.emplace(spec);
+    if (f32) pointwise_ = PointwiseConv::create(spec);
     if (f32) few_pixels_.emplace(spec, plan_.whole);
     if (f32) stand_in_.emplace(spec);
     if (f32 && spec.attrs().get_int("group", 1) > 1) planes_.emplace(spec);
@@ -601,7 +601,7 @@ class ConvKernel : public Kernel {
  private:
   StepSpec spec_;
   Plan plan_;
-  std::optional<PointwiseConv> pointwise_;
+  std::unique_ptr<PointwiseConv> pointwise_;
   std::optional<FewPixelConv> few_pixels_;
   std::optional<StandInConv> stand_in_;
   std::optional<PlaneConv> planes_;

@@ -21,11 +21,8 @@ constexpr int64_t kDenseRows = 48;
 /// memory, and for some more it waits for memory and multiplies by turns (bert_base with 16 tokens
 /// takes 1.7 times as long); for many rows the own kernel stands in for one that is not made yet.
 bool few_rows_reads(const PackedWeights& weights, int64_t rows) {
-  if (cpu_info().isa < Isa::kAvx512) return false;
-  for (size_t slice = 0; slice < weights.descs.size(); ++slice)
-    if (!weights.panel(slice) || (weights.types.right == DType::kBF16 && rows > kFewRowsOfPairs))
-      return false;
-  return true;
+  return cpu_info().isa >= Isa::kAvx512 && weights.in_panels() &&
+         (weights.types.right != DType::kBF16 || rows <= kFewRowsOfPairs);
 }
 
 class PackedBound final : public BoundKernel {

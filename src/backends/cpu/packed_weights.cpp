@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
 #include "backends/cpu/matmul_problem.h"
 #include "backends/cpu/own_product.h"
@@ -70,10 +69,9 @@ uint32_t largest_bits(const float* from, int64_t count, uint32_t most) {
 
 }  // namespace
 
-bool PackedWeights::has_units() const {
-  return types.right == DType::kF32 && !narrow_panels && bf16x3_fns() != nullptr &&
-         std::all_of(panels_.begin(), panels_.end(),
-                     [](const auto& panel) { return panel.has_value(); });
+bool PackedWeights::in_panels() const {
+  return !narrow_panels && std::all_of(panels_.begin(), panels_.end(),
+                                       [](const auto& panel) { return panel.has_value(); });
 }
 
 bool PackedWeights::dense_slices() const {
@@ -128,7 +126,7 @@ void PackedWeights::pack(const Tensor& weights, int64_t k_stride, int64_t n_stri
   }
   buffer_ = Buffer::allocate(bytes);
   const auto staged = largest > 0 ? Buffer::allocate(largest) : nullptr;
-  for_units = has_units();
+  for_units = types.right == DType::kF32 && in_panels() && bf16x3_fns() != nullptr;
   uint32_t most = 0;
   for (int64_t s = 0; s < slices; ++s) {
     const int64_t n0 = columns(s);
@@ -149,8 +147,7 @@ void PackedWeights::pack(const Tensor& weights, int64_t k_stride, int64_t n_stri
     if (for_units) most = largest_bits(reinterpret_cast<float*>(packed), elements(index), most);
     if (staged) convert(staged->data(), types.right, target, stored, elements(index));
   }
-  for_units &= std::bit_cast<float>(most) >= std::ldexp(1.0f, -kBf16x3Exponent) &&
-               std::bit_cast<float>(most) <= std::ldexp(1.0f, kBf16x3Exponent);
+  for_units = for_units && in_bf16x3_range(std::bit_cast<float>(most));
 }
 
 size_t PackedWeights::slice_at(int64_t n0) const {

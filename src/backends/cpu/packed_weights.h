@@ -69,6 +69,8 @@ class PackedWeights {
   /// within which rows (of bf16: pairs of rows) lie one after another; 0 for f32 in rows; nothing
   /// otherwise.
   std::optional<int64_t> panel(size_t index) const;
+  /// Whether own kernels read each slice so.
+  bool in_panels() const;
   WeightFormat format() const;
   /// Whether they are stored as halves that the library does not read: see widen().
   bool halves() const { return stored != types.right; }
@@ -89,8 +91,6 @@ class PackedWeights {
 
  private:
   int64_t elements(size_t index) const;
-  /// Whether units are there that may read f32 weights.
-  bool has_units() const;
   /// Asked of the library, which takes memory to answer.
   std::optional<int64_t> panel_of(const dnnl::memory::desc& desc) const;
 

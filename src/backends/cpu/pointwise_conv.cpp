@@ -74,12 +74,17 @@ std::optional<MatMulSettings> settings_of(const StepSpec& spec) {
 
 }  // namespace
 
-bool PointwiseConv::takes(const StepSpec& spec) {
-  return bf16x3_fns() && spec.numerics != Numerics::kStrict && spec.inputs[kW].constant &&
-         spec.inputs[kX].dtype == DType::kF32 && is_pointwise(spec) && settings_of(spec);
+std::unique_ptr<PointwiseConv> PointwiseConv::create(const StepSpec& spec) {
+  if (!bf16x3_fns() || spec.numerics == Numerics::kStrict || !spec.inputs[kW].constant ||
+      spec.inputs[kX].dtype != DType::kF32 || !is_pointwise(spec))
+    return nullptr;
+  auto settings = settings_of(spec);
+  if (!settings) return nullptr;
+  return std::unique_ptr<PointwiseConv>(new PointwiseConv(spec, std::move(*settings)));
 }
 
-PointwiseConv::PointwiseConv(const StepSpec& spec) : spec_(spec), settings_(*settings_of(spec)) {}
+PointwiseConv::PointwiseConv(const StepSpec& spec, MatMulSettings settings)
+    : spec_(spec), settings_(std::move(settings)) {}
 
 std::shared_ptr<BoundKernel> PointwiseConv::bind(const BindContext& context) const {
   const ChannelsBehind turned(spec_, context);

@@ -13,10 +13,8 @@ namespace xc::cpu {
 
 class PointwiseConv {
  public:
-  /// Whether there is one for the step, of f32 with a constant kernel of one element.
-  static bool takes(const StepSpec& spec);
-  /// Of a step that takes().
-  explicit PointwiseConv(const StepSpec& spec);
+  /// Of a step of f32 with a constant kernel of one element; null for others, and without units.
+  static std::unique_ptr<PointwiseConv> create(const StepSpec& spec);
   /// The bound convolution, or null where it does not pay with these sizes and strides. Packs the
   /// weights when there first is one. Any number of threads.
   std::shared_ptr<BoundKernel> bind(const BindContext& context) const;
@@ -24,6 +22,8 @@ class PointwiseConv {
   void forget_weights();
 
  private:
+  PointwiseConv(const StepSpec& spec, MatMulSettings settings);
+
   StepSpec spec_;
   MatMulSettings settings_;
   mutable std::mutex mutex_;

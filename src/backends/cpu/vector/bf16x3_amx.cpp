@@ -4,6 +4,7 @@
 
 #include "backends/cpu/vector/bf16x3_fn.h"
 #include "backends/cpu/vector/vec.h"
+#include "backends/cpu/vector/widened.h"
 
 namespace xc::cpu::XC_ISA {
 namespace {
@@ -26,8 +27,9 @@ constexpr int64_t steps_of(int64_t terms) {
 constexpr int64_t blocks_of(int64_t rows) {
   return (rows + kBf16x3Rows - 1) / kBf16x3Rows;
 }
-XC_INLINE __mmask16 first_lanes(int64_t count) {
-  return static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1 << count) - 1);
+/// Lanes of a vector that are there where `count` elements are.
+XC_INLINE int64_t lanes_of(int64_t count) {
+  return count < 0 ? 0 : least(count, kTile);
 }
 
 /// What lies in memory: for each row the bits of its largest element; the steps of 32 columns of
@@ -90,47 +92,47 @@ XC_INLINE void load_right(const std::byte* step, int part) {
   _tile_loadd(7, step + (part * 2 + 1) * kTileBytes, kLine);
 }
 
-template <WeightFormat format>
-XC_INLINE __m512i weights_at(const std::byte* at, __mmask16 mask) {
-  if constexpr (format == WeightFormat::kF32) {
-    return _mm512_maskz_loadu_epi32(mask, at);
+/// The first n of sixteen weights; the others are 0.
+template <class E>
+XC_INLINE F32 weights_at(const E* at, int64_t n) {
+  if constexpr (sizeof(E) == 4) {
+    return widened(at, n);
   } else {
-    const __m256i halves = _mm256_maskz_loadu_epi16(mask, at);
-    return format == WeightFormat::kF16 ? _mm512_castps_si512(_mm512_cvtph_ps(halves))
-                                        : _mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16);
+    // Without the copy that few halves are loaded by elsewhere.
+    return widened(at, (Halves)_mm256_maskz_loadu_epi16(static_cast<__mmask16>((1u << n) - 1), at));
   }
 }
 
 /// Up to 32 columns of the right side on their way into three parts, two terms at a time.
-template <WeightFormat format>
+template <class E>
 struct RightSide {
-  static constexpr int64_t kBytes = format == WeightFormat::kF32 ? 4 : 2;
-  const std::byte* from;
-  int64_t row_bytes, terms, columns;
+  const E* from;
+  int64_t row, terms, columns;  ///< elements from a term to the next
   std::byte* to;
   int64_t pair = 0;
 
   XC_INLINE int64_t pairs() const { return steps_of(terms) * kTile; }
   /// Memory takes as long as some steps.
   static constexpr int64_t kPairsAhead = 16;
-  XC_INLINE void fetch_line_pairs(const std::byte* at) const {
+  XC_INLINE void fetch_pair(const E* at) const {
+    constexpr int64_t kOfLine = kLine / static_cast<int64_t>(sizeof(E));
 #pragma GCC unroll 2
     for (int term = 0; term < 2; ++term)
 #pragma GCC unroll 2
-      for (int64_t byte = 0; byte < kColumns * kBytes; byte += kLine)
-        _mm_prefetch(reinterpret_cast<const char*>(at + term * row_bytes + byte), _MM_HINT_T1);
+      for (int64_t column = 0; column < kColumns; column += kOfLine)
+        _mm_prefetch(reinterpret_cast<const char*>(at + term * row + column), _MM_HINT_T1);
   }
   XC_INLINE void split_pair() {
     const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
-    const std::byte* const at = from + 2 * pair * row_bytes;
-    fetch_line_pairs(at + 2 * kPairsAhead * row_bytes);
+    const E* const at = from + 2 * pair * row;
+    fetch_pair(at + 2 * kPairsAhead * row);
     std::byte* const step = to + pair / kTile * kStepBytes + pair % kTile * kLine;
 #pragma GCC unroll 2
     for (int64_t half = 0; half < 2; ++half) {
-      const __mmask16 there = first_lanes(columns - half * kTile), none = 0;
-      const std::byte* const x = at + half * kTile * kBytes;
-      const Split a = split(weights_at<format>(x, 2 * pair < terms ? there : none)),
-                  b = split(weights_at<format>(x + row_bytes, 2 * pair + 1 < terms ? there : none));
+      const int64_t there = lanes_of(columns - half * kTile);
+      const E* const x = at + half * kTile;
+      const Split a = split((__m512i)weights_at(x, 2 * pair < terms ? there : 0)),
+                  b = split((__m512i)weights_at(x + row, 2 * pair + 1 < terms ? there : 0));
 #pragma GCC unroll 3
       for (int part = 0; part < kParts; ++part)
         _mm512_store_si512(step + (part * 2 + half) * kTileBytes,
@@ -147,9 +149,9 @@ struct RightSide {
 
 /// Two by two tiles of y, or one by two, whose rows lie `stride` bytes apart. Meanwhile, what is
 /// next is split up to a pair: vectors are idle beside matrix units, and memory has time.
-template <WeightFormat format, bool two>
+template <class E, bool two>
 void block_product(const std::byte* left, const std::byte* right, int64_t steps, float* y,
-                   int64_t stride, bool add, RightSide<format>& next, int64_t pair) {
+                   int64_t stride, bool add, RightSide<E>& next, int64_t pair) {
   float* const lower = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(y) + kTile * stride);
   if (add) {
     _tile_loadd(0, y, stride);
@@ -203,8 +205,8 @@ void split_left(const FewRows& p, const Bf16x3Terms& terms, std::byte* memory) {
   const int64_t count = terms.end - terms.begin, steps = steps_of(count);
   const Room room(memory, p.rows, count);
   // The upper halves of two vectors, one behind the other.
-  using Halves = Vec<int16_t, 32>;
-  Halves numbers = {};
+  using Picks = Vec<int16_t, 32>;
+  Picks numbers = {};
 #pragma GCC unroll 32
   for (int i = 0; i < 32; ++i) numbers[i] = static_cast<int16_t>(2 * i + 1);
   const auto upper_halves = (__m512i)numbers;
@@ -221,8 +223,8 @@ void split_left(const FewRows& p, const Bf16x3Terms& terms, std::byte* memory) {
     __m512i most = _mm512_setzero_si512();
     for (int64_t step = 0; step < steps; ++step, to += kStepBytes) {
       const int64_t k = step * kTerms;
-      const __m512i low = _mm512_maskz_loadu_epi32(first_lanes(count - k), x + k),
-                    high = _mm512_maskz_loadu_epi32(first_lanes(count - k - 16), x + k + 16);
+      const auto low = load_partial<__m512i>(x + k, lanes_of(count - k)),
+                 high = load_partial<__m512i>(x + k + kTile, lanes_of(count - k - kTile));
       most = _mm512_max_epu32(most, _mm512_max_epu32(_mm512_and_si512(low, magnitude),
                                                      _mm512_and_si512(high, magnitude)));
       const Split a = split(low), b = split(high);
@@ -243,20 +245,18 @@ bool not_finite(const float* y, int64_t stride, int64_t rows, int64_t columns) {
   for (int64_t row = 0; row < rows; ++row, y += stride)
     for (int64_t j = 0; j < columns; j += kTile)
       most = _mm512_max_epu32(
-          most,
-          _mm512_and_si512(_mm512_maskz_loadu_epi32(first_lanes(columns - j), y + j), exponent));
+          most, _mm512_and_si512(load_partial<__m512i>(y + j, lanes_of(columns - j)), exponent));
   return _mm512_cmpeq_epi32_mask(most, exponent) != 0;
 }
 
 /// Rows of up to 32 results each, `from_row` and `to_row` elements apart.
 XC_INLINE void copy_block(const float* from, int64_t from_row, float* to, int64_t to_row,
                           int64_t rows, int64_t columns) {
-  const __mmask16 low = first_lanes(columns), high = first_lanes(columns - kTile);
-  for (int64_t row = 0; row < rows; ++row) {
-    const float* const x = from + row * from_row;
-    _mm512_mask_storeu_ps(to + row * to_row, low, _mm512_maskz_loadu_ps(low, x));
-    _mm512_mask_storeu_ps(to + row * to_row + kTile, high, _mm512_maskz_loadu_ps(high, x + kTile));
-  }
+  for (int64_t row = 0; row < rows; ++row, from += from_row, to += to_row)
+    for (int64_t j = 0; j < columns; j += kTile) {
+      const int64_t n = lanes_of(columns - j);
+      store_masked(to + j, load_partial<F32>(from + j, n), n);
+    }
 }
 
 struct alignas(64) Palette {
@@ -269,17 +269,14 @@ struct alignas(64) Results {
   float at[kBf16x3Rows * kColumns];
 };
 
-template <WeightFormat format>
+template <class E>
 void multiply(const FewRows& p, const Bf16x3Terms& terms, std::byte* memory) {
-  constexpr int64_t kBytes = format == WeightFormat::kF32 ? 4 : 2;
   const int64_t count = terms.end - terms.begin, steps = steps_of(count);
   const Room room(memory, p.rows, count);
-  const int64_t row_bytes = (p.panel > 0 ? kFewColumns : p.n) * kBytes;
+  const int64_t weights_row = p.panel > 0 ? kFewColumns : p.n;
   const auto weights = [&](int64_t column) {
-    const int64_t panel =
-        p.panel > 0 ? column / kFewColumns * p.panel + column % kFewColumns : column;
-    return static_cast<const std::byte*>(p.panels) + panel * kBytes +
-           (terms.begin - terms.held) * row_bytes;
+    const int64_t at = p.panel > 0 ? column / kFewColumns * p.panel + column % kFewColumns : column;
+    return static_cast<const E*>(p.panels) + at + (terms.begin - terms.held) * weights_row;
   };
   Palette palette;
   for (int tile = 0; tile < 8; ++tile) {
@@ -290,16 +287,16 @@ void multiply(const FewRows& p, const Bf16x3Terms& terms, std::byte* memory) {
   const bool add = terms.begin > 0;
   Results edge;
   const auto side = [&](int64_t column, std::byte* to) {
-    return RightSide<format>{weights(column), row_bytes, count, least(kColumns, p.n - column), to};
+    return RightSide<E>{weights(column), weights_row, count, least(kColumns, p.n - column), to};
   };
   std::byte *here = room.right, *there = here + steps * kStepBytes;
-  RightSide<format> first = side(0, here);
+  RightSide<E> first = side(0, here);
   first.split_until(first.pairs());
   const int64_t blocks = blocks_of(p.rows);
   for (int64_t column = 0; column < p.n; column += kColumns) {
     const int64_t columns = least(kColumns, p.n - column);
     const bool more = column + kColumns < p.n;
-    RightSide<format> next = side(more ? column + kColumns : column, there);
+    RightSide<E> next = side(more ? column + kColumns : column, there);
     const int64_t pairs = more ? next.pairs() : 0;
     for (int64_t block = 0; block < blocks; ++block) {
       const int64_t row = block * kBf16x3Rows, rows = least(kBf16x3Rows, p.rows - row);
@@ -308,7 +305,7 @@ void multiply(const FewRows& p, const Bf16x3Terms& terms, std::byte* memory) {
       float* const y = whole ? target : edge.at;
       const int64_t y_row = whole ? p.y_row : kColumns;
       if (!whole && add) copy_block(target, p.y_row, edge.at, kColumns, rows, columns);
-      const auto run = rows > kTile ? block_product<format, false> : block_product<format, true>;
+      const auto run = rows > kTile ? block_product<E, false> : block_product<E, true>;
       run(room.left + block * steps * kStepBytes, here, steps, y, y_row * 4, add, next,
           pairs * (block + 1) / blocks);
       if (!whole) copy_block(edge.at, kColumns, target, p.y_row, rows, columns);
@@ -323,11 +320,11 @@ void multiply(const FewRows& p, const Bf16x3Terms& terms, std::byte* memory) {
 void multiply_any(const FewRows& p, const Bf16x3Terms& terms, std::byte* memory) {
   switch (p.format) {
     case WeightFormat::kF16:
-      return multiply<WeightFormat::kF16>(p, terms, memory);
+      return multiply<F16>(p, terms, memory);
     case WeightFormat::kBF16:
-      return multiply<WeightFormat::kBF16>(p, terms, memory);
+      return multiply<BF16>(p, terms, memory);
     default:
-      return multiply<WeightFormat::kF32>(p, terms, memory);
+      return multiply<float>(p, terms, memory);
   }
 }
 

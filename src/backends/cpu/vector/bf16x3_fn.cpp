@@ -1,6 +1,13 @@
 #include "backends/cpu/vector/bf16x3_fn.h"
 
+#include <cmath>
+
 namespace xc::cpu {
+
+bool in_bf16x3_range(float largest) {
+  return largest >= std::ldexp(1.0f, -kBf16x3Exponent) &&
+         largest <= std::ldexp(1.0f, kBf16x3Exponent);
+}
 
 const Bf16x3Fns* bf16x3_fns() {
 #if defined(__x86_64__)

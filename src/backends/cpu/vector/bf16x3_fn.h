@@ -15,11 +15,15 @@ namespace xc::cpu {
 /// Rows that are multiplied together: parts of a product begin at multiples of it, or bits depend
 /// on where they begin.
 constexpr int64_t kBf16x3Rows = 32;
+/// Rows of a product: fewer are bound by what the right side costs, read and split once for all.
+constexpr int64_t kBf16x3LeastRows = 64;
 /// Terms of a step: spans are multiples of it, but the last.
 constexpr int64_t kBf16x3Step = 32;
 /// Between its powers the largest element of weights has to be, and that of each row of the left
 /// side, or it is 0: units take denormal numbers for 0.
 constexpr int kBf16x3Exponent = 40;
+/// Whether the largest magnitude of weights is in that range.
+bool in_bf16x3_range(float largest);
 
 /// A span of a product's terms. `held`: the term whose weights `panels` begins with.
 struct Bf16x3Terms {
