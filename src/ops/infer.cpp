@@ -325,6 +325,45 @@ bool broadcasts_always(const SymDims& dims, const SymDims& result) {
   return true;
 }
 
+/// Does inference accept sizes that have nothing in common, and such of 0 and of 1, and infer what
+/// the graph says?
+bool accepts_any_sizes(const Graph& graph, const Node& node) {
+  constexpr int64_t kFirst = 1009, kStep = 1000,
+                    kLast = 99'991;  // beyond what operators bound sizes by
+  const auto accepts = [&](const Dim::Lookup& size) {
+    const auto planned_is = [&](ValueId v, const Type& inferred) {
+      const auto& planned = graph.value(v).type.dims;
+      if (!planned || !inferred.dims) return true;
+      if (planned->size() != inferred.dims->size()) return false;
+      return std::equal(planned->begin(), planned->end(), inferred.dims->begin(),
+                        [&](const Dim& p, const Dim& d) {
+                          const auto number = p.evaluate(size);
+                          return !number || !d.is_constant() || d.value() == *number;
+                        });
+    };
+    try {
+      const auto types = infer_for_sizes(graph, node, size);
+      for (size_t k = 0; types && k < node.outputs.size(); ++k)
+        if (node.outputs[k] != kNone && !planned_is(node.outputs[k], (*types)[k])) return false;
+      return types.has_value();
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  // All apart, the first symbol the least, and the first the most: none of them is to be another's
+  // equal, nor to be less.
+  const auto accepts_apart = [&](int64_t first, int64_t step) {
+    std::unordered_map<std::string, int64_t> apart;
+    return accepts([&](const std::string& symbol) {
+      const auto next = first + step * static_cast<int64_t>(apart.size());
+      return apart.try_emplace(symbol, next).first->second;
+    });
+  };
+  return accepts_apart(kFirst, kStep) && accepts_apart(kLast, -kStep) &&
+         accepts([](const std::string&) { return 0; }) &&
+         accepts([](const std::string&) { return 1; });
+}
+
 }  // namespace
 
 bool sizes_are_proven(const Graph& graph, const Node& node) {
@@ -341,27 +380,10 @@ bool sizes_are_proven(const Graph& graph, const Node& node) {
   };
   if (all_fit([&](const SymDims& d) { return std::all_of(d.begin(), d.end(), is_number); }))
     return true;
+  if (!node.op->scalar) return accepts_any_sizes(graph, node);
   const auto& result = dims_of(node.outputs[0]);
-  return node.op->scalar && result &&
-         all_fit([&](const SymDims& d) { return broadcasts_always(d, *result); });
-}
-
-bool accepts_any_sizes(const Graph& graph, const Node& node) {
-  constexpr int64_t kFirst = 1009, kStep = 1000;  // beyond what operators bound sizes by
-  std::unordered_map<std::string, int64_t> apart;
-  const auto accepts = [&](const Dim::Lookup& size) {
-    try {
-      return infer_for_sizes(graph, node, size).has_value();
-    } catch (const Error&) {
-      return false;
-    }
-  };
-  return accepts([&](const std::string& symbol) {
-           const auto next = kFirst + kStep * static_cast<int64_t>(apart.size());
-           return apart.try_emplace(symbol, next).first->second;
-         }) &&
-         accepts([](const std::string&) { return 0; }) &&
-         accepts([](const std::string&) { return 1; });
+  return (result && all_fit([&](const SymDims& d) { return broadcasts_always(d, *result); })) ||
+         accepts_any_sizes(graph, node);
 }
 
 std::optional<std::vector<Type>> infer_for_sizes(const Graph& graph, const Node& node,

@@ -19,13 +19,12 @@ void infer_types(Graph& graph, const std::function<void(const std::string&)>& wa
 /// forgotten.
 void infer_types_again(Graph& graph);
 
-/// Do the operands of a node fit together whatever the sizes of a run are? So it is where dims are
-/// numbers, and of elementwise operators where dims are the same or 1.
+/// Do the operands of a node fit together, and give what the graph says, whatever the sizes of a
+/// run are? So it is where dims are numbers, and of elementwise operators where dims are the same
+/// or 1. Of others inference is asked about sizes that have nothing in common, and such of 0 and of
+/// 1: what it asks of them (one to be another, or 1, or less, so many at least) follows from the
+/// dims where it accepts them all, as far as is known of operators.
 bool sizes_are_proven(const Graph& graph, const Node& node);
-/// Does inference accept sizes that have nothing in common, and such of 0 and of 1? What it asks of
-/// them (one to be another or 1, so many at least) follows from the dims then, as far as is known
-/// of operators.
-bool accepts_any_sizes(const Graph& graph, const Node& node);
 /// Types of the outputs for sizes of a run; those that are not known stay symbols. Nothing where
 /// the rank of an input is not known; fails where the sizes do not fit.
 std::optional<std::vector<Type>> infer_for_sizes(const Graph& graph, const Node& node,

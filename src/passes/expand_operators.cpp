@@ -107,7 +107,7 @@ bool expand_operators(Graph& graph, PassContext& context) {
     const std::vector<ValueId> outputs = expand(graph, node, patch);
     if (outputs.empty()) continue;  // not in this form: its reference runs
     const std::vector<ValueId> old = graph.node(id).outputs;
-    const bool proven = sizes_are_proven(graph, node) || accepts_any_sizes(graph, node);
+    const bool proven = sizes_are_proven(graph, node);
     std::unordered_set<ValueId> given;
     for (size_t k = 0; k < old.size(); ++k) {
       if (old[k] == kNone) continue;

@@ -265,10 +265,11 @@ std::shared_ptr<const BandedKernel> bind_bands(const Bound& bound, const BandCha
   const Plan& plan = *bound.plan;
   BandSchedule schedule = schedule_bands(chain.rows, chain.chunks, chain.height);
   std::vector<BandedSteps::Inner> steps;
+  OperandsOfStep operands;
   uint32_t pointers = 0;
   for (uint32_t k = chain.first; k < chain.end; ++k) {
     const Step& step = *plan.steps[k];
-    const OperandsOfStep operands(bound, step);
+    operands.set(bound, step);
     BandedSteps::Inner inner;
     inner.kernel =
         located("node '" + step.name + "' (" + std::string(step.spec.op->name) + ")", [&] {

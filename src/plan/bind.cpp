@@ -28,18 +28,11 @@ class SizeCheck {
     context_.fresh = [](const std::string& hint) { return Dim::symbol(hint); };
   }
 
+  /// The anchor of a kernel step.
   void step(const Step& step, std::span<const BoundOperand> outputs) {
-    const auto symbolic = [](const Operand& operand) {
-      return !std::all_of(operand.dims.begin(), operand.dims.end(),
-                          [](const Dim& d) { return d.is_constant(); });
-    };
     const Node& node = *step.spec.node;
-    const size_t count = node.inputs.size();
-    if (std::none_of(step.spec.inputs.begin(),
-                     step.spec.inputs.begin() + static_cast<ptrdiff_t>(count), symbolic))
-      return;
     begin(node);
-    for (size_t k = 0; k < count; ++k)
+    for (size_t k = 0; k < node.inputs.size(); ++k)
       if (step.spec.inputs[k].present()) set_input(k, step.spec.inputs[k], step.inputs[k]);
     node.op->infer(context_);
     for (size_t k = 0; k < std::min(outputs.size(), context_.outputs.size()); ++k) {
@@ -48,7 +41,7 @@ class SizeCheck {
     }
   }
 
-  /// A node of Step::unproven or one that was superseded, whose values need not be any of the plan.
+  /// Another node of a step or one that was superseded, whose values need not be any of the plan.
   void node(const Node& node) {
     const auto types = infer_for_sizes(*bound_.plan->graph, node, [&](const std::string& symbol) {
       return symbol_value(*bound_.plan, bound_.symbols, symbol);
@@ -211,7 +204,7 @@ class ReadConstants {
     bound_.constants.reserve(read_.size());
     for (const uint32_t b : read_)
       bound_.constants.emplace_back(
-          b, bound_.plan->buffers[b].constant.held(reads_[b] == Read::kBytes));
+          b, bound_.plan->buffers[b].constant.held_data(reads_[b] == Read::kBytes));
   }
 
  private:
@@ -448,8 +441,7 @@ class Binder {
         const bool at_leisure = !bound_step.kernel && time_left_.any();
         if (!bound_step.kernel && options_.background && !at_leisure)
           bound_step.kernel = alike.find(step, k, bound_step.replaceable, true);
-        if (!alike.same_symbols() && (!bound_step.kernel || checks_more_than_dims(step)))
-          check_sizes_of(step);
+        if (!alike.same_symbols()) check_sizes_of(step);
         if (!bound_step.kernel)
           bound_step.kernel = bind_kernel(step, bound_step.replaceable, at_leisure);
         in_place.add(k, *bound_step.kernel);
@@ -465,28 +457,23 @@ class Binder {
     bound.shared_ports = in_place.shared_ports();
   }
 
-  /// Whether check_sizes_of() a step looks at more than the dims of its operands.
-  bool checks_more_than_dims(const Step& step) const {
-    return !step.unproven.empty() ||
-           std::any_of(step.inputs.begin(), step.inputs.end(), [&](uint32_t v) {
-             return v != kNoValue &&
-                    plan_.buffers[plan_.values[v].buffer].storage == Storage::kSizes;
-           });
-  }
-
   /// Of a step whose kernel is about to be bound to these sizes.
   void check_sizes_of(const Step& step) {
-    for (const NodeId id : step.unproven) check_node_sizes(id);
-    if (step.region != Hash128{} || step.nodes.empty()) return;
-    const OperandsOfStep operands(*bound_, step);
-    at_node(step.name, *step.spec.op, [&] { size_check_.step(step, operands.outputs); });
+    for (const NodeId id : step.unproven) {
+      if (step.region != Hash128{} || id != step.nodes.front()) {
+        check_node_sizes(id);
+      } else {
+        operands_.set(*bound_, step);
+        at_node(step.name, *step.spec.op, [&] { size_check_.step(step, operands_.outputs); });
+      }
+    }
   }
 
   std::shared_ptr<const BoundKernel> bind_kernel(const Step& step, uint32_t replaceable,
                                                  bool at_leisure) {
-    const OperandsOfStep operands(*bound_, step);
+    operands_.set(*bound_, step);
     return at_node(step.name, *step.spec.op, [&] {
-      return step.kernel->bind({operands.inputs, operands.outputs, at_leisure, replaceable});
+      return step.kernel->bind({operands_.inputs, operands_.outputs, at_leisure, replaceable});
     });
   }
 
@@ -523,6 +510,7 @@ class Binder {
   const BindOptions& options_;
   std::shared_ptr<Bound> bound_;
   SizeCheck size_check_;
+  OperandsOfStep operands_;
   TimeLeft time_left_;
   std::vector<ArenaRequest> requests_;
   std::vector<Banded> banded_;  ///< in the order of steps

@@ -58,7 +58,8 @@ struct Bound {
   std::vector<BoundOperand> operands;
   std::vector<ArenaSlot> arena;
   std::vector<std::pair<uint32_t, Tensor>> size_tensors;  ///< kSizes buffers with their elements
-  std::vector<std::pair<uint32_t, Tensor>> constants;     ///< buffers that a step reads, held
+  /// Buffers that a step reads, held.
+  std::vector<std::pair<uint32_t, std::shared_ptr<void>>> constants;
   std::vector<BoundStep> steps;
   std::vector<PointerTemplate> pointers;
   std::vector<PointerPatch> input_patches, output_patches;
@@ -96,13 +97,21 @@ struct Bound {
   int64_t value_bytes() const;
 };
 
-/// What a kernel step of the plan is bound with.
+/// What a kernel step of the plan is bound with. One serves several steps, one after the other.
 struct OperandsOfStep {
   std::vector<BoundOperand> inputs, outputs;
-  OperandsOfStep(const Bound& bound, const Step& step) {
-    const auto of = [&](uint32_t v) { return v == kNoValue ? BoundOperand{} : bound.operand(v); };
-    for (uint32_t v : step.inputs) inputs.push_back(of(v));
-    for (uint32_t v : step.outputs) outputs.push_back(of(v));
+  void set(const Bound& bound, const Step& step) {
+    const Plan::SegmentProgram& program = bound.plan->programs[bound.segment];
+    const auto fill = [&](const std::vector<uint32_t>& values, std::vector<BoundOperand>& to) {
+      to.clear();
+      to.reserve(values.size());
+      for (const uint32_t v : values) {
+        const size_t slot = v == kNoValue ? bound.operands.size() : program.slot_of(v);
+        to.push_back(slot < bound.operands.size() ? bound.operands[slot] : BoundOperand{});
+      }
+    };
+    fill(step.inputs, inputs);
+    fill(step.outputs, outputs);
   }
 };
 

@@ -110,7 +110,7 @@ void KernelSteps::add_step(const Unit& unit, StepSpec spec, Choice choice,
   } else {
     step->name = graph_.node(unit.nodes.front()).name;
     step->nodes = unit.nodes;
-    step->unproven = unproven_nodes(graph_, std::span(unit.nodes).subspan(1));
+    step->unproven = unproven_nodes(graph_, unit.nodes);
     step->spec = std::move(spec);
     step->kernel_name = std::string(choice.row->name);
     step->kernel = choice.row->create(step->spec);

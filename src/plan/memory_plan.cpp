@@ -19,6 +19,8 @@ constexpr size_t kFew = 512;
 class Placements {
  public:
   explicit Placements(const std::vector<ArenaRequest>& requests) : few_(requests.size() <= kFew) {
+    placed_.reserve(requests.size());
+    if (few_) by_offset_.reserve(requests.size());
     if (few_) return;
     for (const ArenaRequest& request : requests) starts_.push_back(request.first_step);
     std::sort(starts_.begin(), starts_.end());
@@ -120,6 +122,7 @@ int64_t plan_memory(const std::vector<ArenaRequest>& requests, std::vector<Arena
   std::stable_sort(by_size.begin(), by_size.end(),
                    [&](uint32_t a, uint32_t b) { return requests[a].bytes > requests[b].bytes; });
   Placements placements(requests);
+  out.reserve(out.size() + requests.size());
   int64_t total = 0;
   for (const uint32_t index : by_size) {
     const ArenaRequest& request = requests[index];

@@ -78,7 +78,7 @@ struct Step {
   std::shared_ptr<Kernel> kernel;
   std::vector<Refusal> refused;
   Hash128 region;                ///< identity of a fused region; zero otherwise
-  std::vector<NodeId> unproven;  ///< of `nodes`, but for a kernel's anchor: see unproven_nodes()
+  std::vector<NodeId> unproven;  ///< of `nodes`: see unproven_nodes()
   std::vector<uint32_t> inputs;  ///< PlanValue index per operand; kNoValue = absent
   std::vector<uint32_t> outputs;
 };

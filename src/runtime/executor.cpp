@@ -44,7 +44,7 @@ void** Executor::resolve(const Bound& bound, int side, bool reuse) {
       [&](const PlanBuffer& buffer) { return buffer.segment < bound.segment; });
   for (auto b = first; b != plan.buffers.end() && b->segment == bound.segment; ++b)
     bases[static_cast<size_t>(b - plan.buffers.begin())] = nullptr;
-  for (const auto& [buffer, tensor] : bound.constants) bases[buffer] = tensor.data();
+  for (const auto& [buffer, elements] : bound.constants) bases[buffer] = elements.get();
   for (const ArenaSlot& slot : bound.arena) bases[slot.buffer] = state.arena.data() + slot.offset;
   for (const auto& [buffer, tensor] : bound.size_tensors) bases[buffer] = tensor.data();
   resolved.pointers.resize(bound.pointers.size());

@@ -194,6 +194,13 @@ Tensor Tensor::held(bool any_address) const {
   return Tensor(buffer_->held(), byte_offset_, dtype_, dims_, strides_);
 }
 
+std::shared_ptr<void> Tensor::held_data(bool any_address) const {
+  if (!buffer_) return nullptr;
+  if (!buffer_->on_demand_) return {buffer_, buffer_->data_ + byte_offset_};
+  const Tensor there = held(any_address);
+  return {there.buffer_, there.data()};
+}
+
 void Tensor::forget() const {
   if (buffer_ && contiguous()) buffer_->forget(byte_offset_, byte_size());
 }
@@ -513,10 +520,11 @@ void Tensor::set_dims(std::span<const int64_t> dims) {
 }
 
 std::vector<int64_t> Tensor::to_int64s() const {
-  const Tensor t = to_contiguous();
-  std::vector<int64_t> out(static_cast<size_t>(t.count()));
+  if (!contiguous()) return to_contiguous().to_int64s();
+  std::vector<int64_t> out(static_cast<size_t>(count()));
+  const void* const elements = data();
   for (size_t i = 0; i < out.size(); ++i)
-    out[i] = load_int64(t.data(), dtype_, static_cast<int64_t>(i));
+    out[i] = load_int64(elements, dtype_, static_cast<int64_t>(i));
   return out;
 }
 

@@ -135,6 +135,8 @@ class Tensor {
   /// The same elements, in memory that is there for as long as the result is held (Buffer::held()).
   /// `any_address`: for readers of bytes, who need no copy of what is merely not aligned.
   Tensor held(bool any_address = false) const;
+  /// The address of those elements, which are there for as long as it is held.
+  std::shared_ptr<void> held_data(bool any_address = false) const;
   /// Buffer::forget() of the elements, where they are row-major.
   void forget() const;
   /// A row-major copy, or *this when it already is row-major.

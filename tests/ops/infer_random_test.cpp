@@ -5,6 +5,7 @@
 #include <map>
 #include <random>
 
+#include "ir/text.h"
 #include "ops/infer.h"
 #include "ops/op_case.h"
 
@@ -65,6 +66,82 @@ TEST_CASE("ops/infer: symbolic dims are those of concrete inference at random si
     }
   });
   CHECK(compared > 1000);
+}
+
+TEST_CASE("ops/infer: what is proven of sizes holds for all of them") {
+  std::mt19937 random(11);
+  int proven = 0, asked = 0;
+  for_each_case([&](OpCase& problem) {
+    if (problem.graph.order().size() != 1) return;
+    Sizes sizes;
+    Graph graph = generalised(problem, sizes);
+    if (sizes.empty()) return;
+    try {
+      infer_types(graph);
+    } catch (const Error&) {
+      return;
+    }
+    const Node& node = graph.node(graph.order()[0]);
+    if (node.op->control_flow) return;
+    ++asked;
+    if (!sizes_are_proven(graph, node)) return;
+    ++proven;
+    for (int round = 0; round < 40; ++round) {
+      for (auto& [symbol, size] : sizes) size = static_cast<int64_t>(random() % 14);
+      const auto lookup = [&](const std::string& s) {
+        const auto it = sizes.find(s);
+        return it == sizes.end() ? std::nullopt : std::optional(it->second);
+      };
+      CAPTURE(node.op->name);
+      std::optional<std::vector<Type>> types;
+      REQUIRE_NOTHROW(types = infer_for_sizes(graph, node, lookup));
+      for (size_t k = 0; types && k < node.outputs.size(); ++k) {
+        if (node.outputs[k] == kNone) continue;
+        const auto& planned = graph.value(node.outputs[k]).type.dims;
+        if (!planned || !(*types)[k].dims) continue;
+        REQUIRE(planned->size() == (*types)[k].dims->size());
+        for (size_t axis = 0; axis < planned->size(); ++axis) {
+          const auto size = (*planned)[axis].evaluate(lookup);
+          const auto inferred = (*types)[k].dims->at(axis).evaluate(lookup);
+          if (size && inferred) CHECK(*size == *inferred);
+        }
+      }
+    }
+  });
+  MESSAGE(proven, " of ", asked);
+  CHECK(proven > 200);
+  CHECK(asked - proven > 20);
+}
+
+TEST_CASE("ops/infer: sizes that have to go together are not proven") {
+  const auto proven = [](const std::string& text) {
+    Graph graph = parse_graph(text);
+    infer_types(graph);
+    return sizes_are_proven(graph, graph.node(graph.order().back()));
+  };
+  const auto reshape = [&](const std::string& dims, const std::string& to) {
+    return proven("graph g(%x: f32" + dims + ") -> (%y) {\n  const %s: i64[2] = " + to +
+                  "\n  %y = Reshape(%x, %s)\n}");
+  };
+  CHECK(reshape("[n, 6]", "[-1, 3]"));
+  CHECK(reshape("[n, 6]", "[0, -1]"));
+  for (const char* to : {"[-1, 4]", "[-1, 7]", "[-1, 41]", "[-1, 1009]", "[2, 3]"}) {
+    CAPTURE(to);
+    CHECK_FALSE(reshape("[n, 6]", to));
+    CHECK_FALSE(reshape("[m, n]", to));
+  }
+  const auto product = [&](const std::string& b) {
+    return proven("graph g(%x: f32[n, m], %w: f32" + b + ") -> (%y) {\n  %y = MatMul(%x, %w)\n}");
+  };
+  CHECK(product("[m, n]"));
+  CHECK(product("[m, k]"));
+  CHECK_FALSE(product("[k, m]"));
+  CHECK_FALSE(product("[n, m]"));
+  CHECK_FALSE(product("[8, m]"));
+  const auto window = [&](const std::string& attrs) {
+    return proven("graph g(%x: f32[n, 3, h, w]) -> (%y) {\n  %y = MaxPool(%x) {" + attrs + "}\n}");
+  };
+  CHECK_FALSE(window("kernel_shape = [3, 3]"));
 }
 
 }  // namespace xc::test

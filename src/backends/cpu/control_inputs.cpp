@@ -15,7 +15,8 @@ Tensor ControlInputs::tensor(size_t i) const {
 }
 
 std::vector<int64_t> ControlInputs::ints(size_t i) const {
-  return tensor(i).to_int64s();
+  const Tensor& constant = spec_.inputs[i].constant;
+  return constant ? constant.to_int64s() : tensor(i).to_int64s();
 }
 std::vector<double> ControlInputs::doubles(size_t i) const {
   return tensor(i).to_doubles();

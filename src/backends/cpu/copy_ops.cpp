@@ -228,12 +228,12 @@ Verdict supports(const StepSpec& spec) {
 
 class CopyBound final : public BoundKernel {
  public:
-  CopyBound(const StepSpec& spec, const BindContext& context)
-      : spec_(spec), views_(spec, context), rule_(row_of(*spec.op).rule) {
-    dynamic_ = row_of(*spec.op).control && !ControlInputs::constant(spec, 1);
+  CopyBound(std::shared_ptr<const StepSpec> spec, const BindContext& context)
+      : spec_(std::move(spec)), views_(*spec_, context), rule_(row_of(*spec_->op).rule) {
+    dynamic_ = row_of(*spec_->op).control && !ControlInputs::constant(*spec_, 1);
     allocates = dynamic_;
     if (!dynamic_) {
-      rule_({spec_, views_, ControlInputs(spec_, views_), pieces_, scratch_bytes});
+      rule_({*spec_, views_, ControlInputs(*spec_, views_), pieces_, scratch_bytes});
       int64_t bytes = 0;
       for (const Piece& piece : pieces_) {
         bytes += piece.plan.bytes();
@@ -257,7 +257,7 @@ class CopyBound final : public BoundKernel {
     }
     std::vector<Piece> pieces;
     int64_t scratch = 0;
-    rule_({spec_, views_, ControlInputs(spec_, views_, args.buffers), pieces, scratch});
+    rule_({*spec_, views_, ControlInputs(*spec_, views_, args.buffers), pieces, scratch});
     run_pieces(pieces, args, 0, INT64_MAX);
   }
 
@@ -296,7 +296,7 @@ class CopyBound final : public BoundKernel {
     if (from != to) piece.plan.run(from, to, begin, end);
   }
 
-  StepSpec spec_;
+  std::shared_ptr<const StepSpec> spec_;
   OperandViews views_;
   Rule rule_;
   bool dynamic_ = false;
@@ -309,7 +309,7 @@ class CopyBound final : public BoundKernel {
 
 void add_copy_ops(Rows& rows) {
   for (const Row& row : kRows)
-    rows.push_back({"xc.copy", row.op, supports, create_bound_by<CopyBound>,
+    rows.push_back({"xc.copy", row.op, supports, create_sharing_step<CopyBound>,
                     row.rule == reshape || row.rule == transpose ? nullptr : any_order});
 }
 

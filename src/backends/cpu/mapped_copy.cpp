@@ -334,8 +334,9 @@ Sources nearest_sources(const StepSpec& spec, const OperandViews& views,
 
 class MappedBound final : public BoundKernel {
  public:
-  MappedBound(const StepSpec& spec, const BindContext& context)
-      : spec_(spec), views_(spec, context), pad_(spec.op->name == "Pad") {
+  MappedBound(std::shared_ptr<const StepSpec> step, const BindContext& context)
+      : spec_(std::move(step)), views_(*spec_, context), pad_(spec_->op->name == "Pad") {
+    const StepSpec& spec = *spec_;
     // Pad's value (input 2) is read at each run anyway.
     dynamic_ = pad_ ? !ControlInputs::constant(spec, 1, 2) || !ControlInputs::constant(spec, 3)
                     : resized_by_run(spec);
@@ -346,7 +347,7 @@ class MappedBound final : public BoundKernel {
       tasks = 1;
       allocates = true;
     } else {
-      space_ = make(ControlInputs(spec_, views_));
+      space_ = make(ControlInputs(spec, views_));
       if (!pad_ && element_size(y.dtype) == 4) space_.plan_picks();
       tasks = std::clamp<int64_t>(y.count() / kTaskElements, 1, rows_of(space_));
     }
@@ -357,16 +358,16 @@ class MappedBound final : public BoundKernel {
     const OperandView& y = views_.outputs[0];
     if (y.count() == 0) return;
     const MappedSpace live =
-        dynamic_ ? make(ControlInputs(spec_, views_, args.buffers)) : MappedSpace{};
+        dynamic_ ? make(ControlInputs(*spec_, views_, args.buffers)) : MappedSpace{};
     const MappedSpace& space = dynamic_ ? live : space_;
     const int64_t rows = rows_of(space);
     with_element_bytes(element_size(y.dtype), [&](auto element) {
       using T = decltype(element);
       T filling{};
-      if (pad_ && spec_.inputs.size() > 2 && spec_.inputs[2].present())
+      if (pad_ && views_.inputs.size() > 2 && views_.inputs[2].present())
         filling = *static_cast<const T*>(args.buffers[2]);
       copy_mapped(static_cast<const T*>(args.buffers[0]),
-                  static_cast<T*>(args.buffers[spec_.inputs.size()]), space, filling,
+                  static_cast<T*>(args.buffers[views_.inputs.size()]), space, filling,
                   rows * begin / tasks, rows * end / tasks);
     });
   }
@@ -376,7 +377,7 @@ class MappedBound final : public BoundKernel {
   MappedSpace make(const ControlInputs& control) const {
     const OperandView& y = views_.outputs[0];
     Sources sources =
-        pad_ ? pad_sources(spec_, views_, control) : nearest_sources(spec_, views_, control);
+        pad_ ? pad_sources(*spec_, views_, control) : nearest_sources(*spec_, views_, control);
     if (y.dims.empty()) {
       sources.emplace_back().add_strided(1, 0, 1);
       return {{1}, {1}, std::move(sources), {}};
@@ -393,7 +394,7 @@ class MappedBound final : public BoundKernel {
     return element_count(space.dims) / space.dims.back();
   }
 
-  StepSpec spec_;
+  std::shared_ptr<const StepSpec> spec_;
   OperandViews views_;
   bool pad_;
   bool dynamic_ = false;
@@ -417,9 +418,9 @@ Verdict supports_nearest(const StepSpec& spec) {
 }  // namespace
 
 void add_mapped_copy(Rows& rows) {
-  rows.push_back({"xc.mapped", "Pad", supports_pad, create_bound_by<MappedBound>, any_order});
+  rows.push_back({"xc.mapped", "Pad", supports_pad, create_sharing_step<MappedBound>, any_order});
   rows.push_back(
-      {"xc.mapped", "Resize", supports_nearest, create_bound_by<MappedBound>, any_order});
+      {"xc.mapped", "Resize", supports_nearest, create_sharing_step<MappedBound>, any_order});
 }
 
 }  // namespace xc::cpu

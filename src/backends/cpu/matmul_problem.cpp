@@ -106,10 +106,10 @@ bool fold_axes(MatMulProblem& p, const BindContext& context, size_t first_extra,
   /// Dims or strides: the outer ones stay, then rows and columns.
   const auto keep = [&](std::span<const int64_t> all, int64_t rows,
                         int64_t columns) -> std::span<const int64_t> {
-    Dims& values =
-        out.storage.emplace_back(all.begin(), all.begin() + static_cast<ptrdiff_t>(outer));
-    values.push_back(rows);
-    values.push_back(columns);
+    Dims& values = out.storage.emplace_back(outer + 2);
+    std::copy_n(all.begin(), outer, values.begin());
+    values[outer] = rows;
+    values[outer + 1] = columns;
     return values;
   };
   out.inputs.assign(context.inputs.size(), BoundOperand{});

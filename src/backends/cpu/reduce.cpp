@@ -80,6 +80,7 @@ Loops plan(const OperandView& x, const std::vector<bool>& reduced, Dims result_s
     bool reduced;
   };
   std::vector<Axis> axes;
+  axes.reserve(x.dims.size());
   Loops out;
   for (size_t i = 0; i < x.dims.size(); ++i) {
     if (reduced[i]) out.count = checked_mul(out.count, x.dims[i]);
@@ -89,6 +90,7 @@ Loops plan(const OperandView& x, const std::vector<bool>& reduced, Dims result_s
                    [](const Axis& a, const Axis& b) { return std::abs(a.x) > std::abs(b.x); });
   // Neighbours of one kind that are one axis in memory.
   std::vector<Axis> merged;
+  merged.reserve(axes.size());
   for (const Axis& a : axes) {
     if (!merged.empty() && merged.back().reduced == a.reduced && merged.back().x == a.x * a.dim &&
         (a.reduced || merged.back().y == a.y * a.dim)) {
@@ -154,8 +156,8 @@ void settle(Post post, T* v, int64_t n, int64_t count) {
 
 class ReduceBound final : public BoundKernel {
  public:
-  ReduceBound(const StepSpec& spec, const BindContext& context)
-      : spec_(spec), views_(spec, context), row_(row_of(*spec.op)) {
+  ReduceBound(std::shared_ptr<const StepSpec> spec, const BindContext& context)
+      : spec_(std::move(spec)), views_(*spec_, context), row_(row_of(*spec_->op)) {
     const DType type = views_.inputs[0].dtype;
     compute_ = compute_type_of(row_, type);
     bytes_ = element_size(compute_);
@@ -168,7 +170,7 @@ class ReduceBound final : public BoundKernel {
       narrow_ = cast_fn(DType::kF32, type, isa);
     }
     if (widen_ && compute_ == DType::kF64) widen_more_ = cast_fn(DType::kF32, compute_, isa);
-    dynamic_ = !ControlInputs::constant(spec, 1) && has_axes();
+    dynamic_ = !ControlInputs::constant(*spec_, 1) && has_axes();
     allocates = dynamic_;
     if (!dynamic_) {
       loops_ = make(nullptr);
@@ -202,13 +204,13 @@ class ReduceBound final : public BoundKernel {
   }
   Loops make(void* const* buffers) const {
     const OperandView &x = views_.inputs[0], &y = views_.outputs[0];
-    const ControlInputs control(spec_, views_, buffers);
+    const ControlInputs control(*spec_, views_, buffers);
     const std::vector<int64_t> axes = has_axes() ? control.ints(1) : std::vector<int64_t>{};
-    const bool none = axes.empty() && spec_.attrs().get_int("noop_with_empty_axes", 0) != 0;
+    const bool none = axes.empty() && spec_->attrs().get_int("noop_with_empty_axes", 0) != 0;
     std::vector<bool> reduced(x.dims.size(), axes.empty() && !none);
     for (size_t axis : normalise_axes(axes, x.dims.size())) reduced[axis] = true;
     if (row_.op.starts_with("Global")) reduced[0] = reduced[1] = false;
-    const bool keep = spec_.attrs().get_int("keepdims", 1) != 0;
+    const bool keep = spec_->attrs().get_int("keepdims", 1) != 0;
     Dims strides(x.dims.size(), 0);
     size_t k = 0;
     for (size_t i = 0; i < x.dims.size(); ++i) {
@@ -246,7 +248,7 @@ class ReduceBound final : public BoundKernel {
   void run_units(const Loops& loops, int64_t blocks, const StepArgs& args, int64_t first,
                  int64_t last) const {
     const auto* x = static_cast<const std::byte*>(args.buffers[0]);
-    auto* y = static_cast<std::byte*>(args.buffers[spec_.inputs.size()]);
+    auto* y = static_cast<std::byte*>(args.buffers[views_.inputs.size()]);
     auto* acc = static_cast<std::byte*>(args.scratch);
     auto* stage = acc + kChunk * 8 + kPartials * 8;
     if (one_row_each(loops)) return run_rows(loops, x, y, acc, first, last);
@@ -453,7 +455,7 @@ class ReduceBound final : public BoundKernel {
                   static_cast<size_t>(stored_bytes_));
   }
 
-  StepSpec spec_;
+  std::shared_ptr<const StepSpec> spec_;
   OperandViews views_;
   Row row_;
   DType compute_ = DType::kF32;
@@ -483,7 +485,7 @@ Verdict supports(const StepSpec& spec) {
 
 void add_reduce(Rows& rows) {
   for (const Row& row : kRows)
-    rows.push_back({"xc.reduce", row.op, supports, create_bound_by<ReduceBound>, any_order});
+    rows.push_back({"xc.reduce", row.op, supports, create_sharing_step<ReduceBound>, any_order});
 }
 
 }  // namespace xc::cpu

@@ -124,6 +124,23 @@ std::unique_ptr<Kernel> create_prepared(const StepSpec& spec) {
   return std::make_unique<Prepared>(spec);
 }
 
+/// A kernel whose bound kernels look at the step when they run: all of them share a copy of it.
+/// Binding makes a `Bound`(that copy, context).
+template <class Bound>
+std::unique_ptr<Kernel> create_sharing_step(const StepSpec& spec) {
+  class Sharing final : public Kernel {
+   public:
+    explicit Sharing(const StepSpec& step) : spec_(std::make_shared<const StepSpec>(step)) {}
+    std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
+      return std::make_shared<Bound>(spec_, context);
+    }
+
+   private:
+    std::shared_ptr<const StepSpec> spec_;
+  };
+  return std::make_unique<Sharing>(spec);
+}
+
 /// A kernel whose runs follow a `Plan`(step, views) that is made when it is bound: what a run would
 /// otherwise take memory for. Plan::scratch_bytes and Plan::tasks, where there are such, are
 /// BoundKernel's.
@@ -133,24 +150,24 @@ template <class Plan, void (*fn)(const SimpleContext&, const Plan&),
 std::unique_ptr<Kernel> create_planned(const StepSpec& spec) {
   class Bound final : public BoundKernel {
    public:
-    Bound(const StepSpec& step, const BindContext& context)
-        : spec_(step), views_(step, context), plan_(spec_, views_) {
-      if constexpr (count_tasks != nullptr) tasks = count_tasks(spec_, views_);
+    Bound(std::shared_ptr<const StepSpec> step, const BindContext& context)
+        : spec_(std::move(step)), views_(*spec_, context), plan_(*spec_, views_) {
+      if constexpr (count_tasks != nullptr) tasks = count_tasks(*spec_, views_);
       if constexpr (requires { plan_.tasks; }) tasks = plan_.tasks;
       if constexpr (requires { plan_.scratch_bytes; }) scratch_bytes = plan_.scratch_bytes;
       in_place = overwritten;
       held_bytes += views_.bytes() + static_cast<int64_t>(sizeof(Plan));
     }
     void run(const StepArgs& args, int64_t begin, int64_t end) const override {
-      fn({spec_, views_, args, begin, end, tasks}, plan_);
+      fn({*spec_, views_, args, begin, end, tasks}, plan_);
     }
 
    private:
-    const StepSpec spec_;
+    const std::shared_ptr<const StepSpec> spec_;
     OperandViews views_;
     const Plan plan_;
   };
-  return create_bound_by<Bound>(spec);
+  return create_sharing_step<Bound>(spec);
 }
 
 struct NoPlan {
