@@ -87,11 +87,20 @@ int64_t range_count(double start, double limit, double delta) {
   return n > 0 ? static_cast<int64_t>(n) : 0;
 }
 
-int64_t range_count(uint64_t start, uint64_t limit, uint64_t delta) {
-  if (delta == 0) fail(Status::kInvalidModel, "Range with delta 0");
-  const uint64_t n = limit > start ? (limit - start - 1) / delta + 1 : 0;
+/// `distance` is from the start to the limit, 0 where the limit lies the other way.
+int64_t steps_within(uint64_t distance, uint64_t step) {
+  if (step == 0) fail(Status::kInvalidModel, "Range with delta 0");
+  const uint64_t n = distance ? (distance - 1) / step + 1 : 0;
   if (n >= uint64_t{1} << 62) fail(Status::kLimit, "Range has {} elements", n);
   return static_cast<int64_t>(n);
+}
+
+/// Of any two numbers of i64, whose distance may be more than an i64 holds.
+int64_t range_count(int64_t start, int64_t limit, int64_t delta) {
+  const auto from = static_cast<uint64_t>(start), to = static_cast<uint64_t>(limit);
+  const auto step = static_cast<uint64_t>(delta);
+  if (delta < 0) return steps_within(start > limit ? from - to : 0, -step);
+  return steps_within(limit > start ? to - from : 0, step);
 }
 
 std::optional<double> scalar_constant(const InferContext& c, size_t i) {
@@ -119,20 +128,31 @@ void infer_range(InferContext& c) {
         return v && *v && v->count() == 1;
       })) {  // beyond what elements are followed as
     const auto number = [&](size_t i) { return c.inputs[i].value->as<uint64_t>()[0]; };
-    return c.set(0, t, {range_count(number(0), number(1), number(2))});
+    return c.set(0, t,
+                 {steps_within(number(1) > number(0) ? number(1) - number(0) : 0, number(2))});
   }
   const auto start = c.elements(0), limit = c.elements(1), delta = c.elements(2);
   if (!start || !limit || !delta || !delta->front().is_constant())
     return c.set(0, t, {c.fresh("Range")});
   const int64_t step = delta->front().value();
   if (step == 0) c.error("delta is 0");
-  if (step == INT64_MIN) return c.set(0, t, {c.fresh("Range")});  // has no negative
-  const Dim distance = step > 0 ? limit->front() - start->front() : start->front() - limit->front();
-  const Dim count = max(Dim(0), ceil_div(distance, Dim(step > 0 ? step : -step)));
+  const Dim &first = start->front(), &last = limit->front();
+  Dim count;
+  if (first.is_constant() && last.is_constant()) {
+    count = range_count(first.value(), last.value(), step);
+  } else if (step == INT64_MIN) {
+    return c.set(0, t, {c.fresh("Range")});  // has no negative
+  } else {
+    const Dim distance = step > 0 ? last - first : first - last;
+    count = max(Dim(0), ceil_div(distance, Dim(step > 0 ? step : -step)));
+  }
   c.set(0, t, {count});
   if (!count.is_constant() || count.value() > kMaxKnownElements) return;
   std::vector<Dim> elements;
-  for (int64_t i = 0; i < count.value(); ++i) elements.push_back(start->front() + Dim(i * step));
+  for (int64_t i = 0; i < count.value(); ++i) {
+    // Added one by one: none lies beyond the limit, but i * step may be more than an i64 holds.
+    elements.push_back(i == 0 ? first : elements.back() + Dim(step));
+  }
   c.set_elements(0, std::move(elements));
 }
 

@@ -297,6 +297,11 @@ def shapes() -> None:
     f.case("Range", [np.array(2, I64), np.array(11, I64), np.array(3, I64)])
     f.case("Range", [np.array(5, I64), np.array(-4, I64), np.array(-2, I64)])
     f.case("Range", [np.array(5, I64), np.array(5, I64), np.array(1, I64)])
+    least, most = -(2**63), 2**63 - 1  # their distance is more than an i64 holds
+    for start, limit, delta in [(least, most, 2**62), (most, least, -(2**62)), (most, least, least), (0, 10, least),
+                                (10, 0, least), (most - 3, most, 2), (least + 3, least, -2), (most, least, 1)]:
+        f.case("Range", [np.array(k, I64) for k in (start, limit, delta)],
+               expect=np.array(range(start, limit, delta), I64))
     f.case("Range", [np.array(0.5, F32), np.array(3, F32), np.array(0.75, F32)])
     f.case("EyeLike", [np.zeros((3, 4), F32)], k=1)
     f.case("EyeLike", [np.zeros((3, 3), I32)], dtype=int(TensorProto.FLOAT), k=-1)
