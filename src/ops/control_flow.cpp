@@ -58,6 +58,32 @@ Type merge(const InferContext& c, const Type& a, const Type& b, std::string_view
 
 // ---- If -----------------------------------------------------------------------------------------
 
+/// What a branch gives, and whether it can.
+struct Branch {
+  Types types;
+  bool fits = true;
+};
+
+/// A branch that does not fit what it captures may never be taken, and fails where it is: there the
+/// sizes of a run are inferred with. Until then it is given values of any rank.
+Branch infer_branch(InferContext& c, size_t k, const Types& captured) {
+  try {
+    return {c.infer_subgraph(k, captured)};
+  } catch (const Error& error) {
+    if (error.status() != Status::kInvalidModel) throw;
+    Types open = captured;
+    const size_t own = own_inputs(c);
+    for (size_t i = 0; i < open.size(); ++i)
+      if (open[i].kind == Type::Kind::kTensor && !c.inputs[own + i].value && !c.elements(own + i))
+        open[i].dims.reset();
+    try {
+      return {c.infer_subgraph(k, open), false};
+    } catch (const Error&) {  // the first says more
+    }
+    throw;
+  }
+}
+
 void infer_if(InferContext& c) {
   require_scalar_of(c, c.type(0), kBools, "the condition");
   const Types captured = captured_types(c);
@@ -75,10 +101,17 @@ void infer_if(InferContext& c) {
     }
     return;
   }
-  const Types then_types = c.infer_subgraph(0, captured),
-              else_types = c.infer_subgraph(1, captured);
-  for (size_t k = 0; k < n; ++k)
-    c.outputs[k] = merge(c, then_types[k], else_types[k], fmt::format("output {}", k));
+  const Branch then_branch = infer_branch(c, 0, captured);
+  const Branch else_branch =
+      then_branch.fits ? infer_branch(c, 1, captured) : Branch{c.infer_subgraph(1, captured)};
+  for (size_t k = 0; k < n; ++k) {
+    const Type &then_type = then_branch.types[k], &else_type = else_branch.types[k];
+    const Type both = merge(c, then_type, else_type, fmt::format("output {}", k));
+    if (!then_branch.fits)
+      c.outputs[k] = else_type;
+    else
+      c.outputs[k] = else_branch.fits ? both : then_type;
+  }
 }
 
 // ---- Loop and Scan: states ----------------------------------------------------------------------

@@ -63,6 +63,40 @@ TEST_CASE("runtime/control: a branch for another rank, which is never taken, doe
   }
 }
 
+TEST_CASE("runtime/control: a branch that cannot fit fails where it is taken, not before") {
+  for (const char* node :
+       {"%r = Reshape(%x, %sizes)", "%r = Gather(%x, %sizes) {axis = 3}",
+        "%r = Transpose(%x) {perm = [0, 2, 1]}", "%r = Add(%x, %seven)", "%r = MatMul(%x, %seven)",
+        "%a = Relu(%x)\n %r = Squeeze(%a, %two)", "%r = Concat(%x, %seven) {axis = 0}"}) {
+    const std::string misfit = std::string("graph wrong(%x: f32[*]) -> (%r) {") + R"(
+      const %sizes: i64[2] = [5, 7]
+      const %seven: f32[7] = [1, 2, 3, 4, 5, 6, 7]
+      const %two: i64[1] = [2]
+      )" + node + "}",
+                      fit = "graph right(%x: f32[*]) -> (%r) { %r = Neg(%x) }";
+    for (const bool first : {true, false}) {
+      const std::string text = "graph g(%is: bool[], %x: f32[1, 2]) -> (%y) { %b = Exp(%x)\n" +
+                               ("%v = If(%is, %b) {} captures 1 (" + (first ? misfit : fit)) + "," +
+                               (first ? fit : misfit) + ")\n %y = Abs(%v) }";
+      CAPTURE(text);
+      auto session = session_of(text.c_str());
+      const Tensor x = Tensor::of<float>({0, 0}, {1, 2});
+      for (int round = 0; round < 2; ++round) {
+        CHECK(run(*session, {Tensor::scalar(!first), x})[0].to_doubles() ==
+              std::vector<double>{1, 1});
+        CHECK_THROWS_AS(run(*session, {Tensor::scalar(first), x}), Error);
+      }
+    }
+  }
+  // Neither fits: so the model is wrong.
+  CHECK_THROWS_AS(session_of(R"(graph g(%is: bool[], %x: f32[1, 2]) -> (%y) {
+  %y = If(%is, %x) {} captures 1 (
+    graph then(%x: f32[*]) -> (%r) { %r = Transpose(%x) {perm = [0, 2, 1]} },
+    graph else(%x: f32[*]) -> (%r) { %r = Transpose(%x) {perm = [0, 1, 2]} })
+})"),
+                  Error);
+}
+
 TEST_CASE("runtime/control: Loop carries state and stacks what each iteration yields") {
   auto session = session_of(R"(graph g(%m: i64[], %x: f32[2]) -> (%last, %all) {
   const %go: bool[] = true
