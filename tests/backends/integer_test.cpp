@@ -515,6 +515,33 @@ TEST_CASE("backends/integer: QuantizeLinear by one scale, ties and saturation in
       }
 }
 
+TEST_CASE("backends/integer: QuantizeLinear by a scale per channel, in runs that share it") {
+  Generator g(60);
+  for (const DType type : {DType::kU8, DType::kI8})
+    for (const auto& [dims, axis] : {std::pair{Dims{2, 5, 4, 7}, 1},
+                                     {Dims{3, 70}, 0},
+                                     {Dims{2, 3, 40}, -2},
+                                     {Dims{0, 3, 20}, 1}}) {
+      Problem p;
+      p.op = &get_op("QuantizeLinear");
+      p.attrs.set("axis", int64_t{axis});
+      const Dims scales{dims[static_cast<size_t>(axis < 0 ? axis + 3 : axis)]};
+      p.inputs = {g.tensor(DType::kF32, dims, -30, 30), g.tensor(DType::kF32, scales, 0.1, 0.3),
+                  bytes(g, type, scales)};
+      INFO(name(type) << to_text(dims) << axis);
+      check_row("xc.quantize_bytes", p, {});
+      p.inputs[1] = g.tensor(DType::kF32, {1}, 0.1, 0.3);
+      p.inputs[2] = bytes(g, type, {1});
+      check_row("xc.quantize_bytes", p, {});
+    }
+  Problem p;
+  p.op = &get_op("QuantizeLinear");
+  p.attrs.set("axis", int64_t{1});
+  p.inputs = {g.tensor(DType::kF32, {3, 9, 97, 101}, -9, 9), g.tensor(DType::kF32, {9}, 0.01, 0.1),
+              g.tensor(DType::kU8, {9}, 1, 200)};
+  check_row("xc.quantize_bytes", p, {});  // several tasks, which end within a run
+}
+
 TEST_CASE("backends/integer: a task of QuantizeLinear per channel writes few channels") {
   Generator g(59);
   Problem p;

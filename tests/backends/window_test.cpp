@@ -633,6 +633,56 @@ TEST_CASE("backends/affine: quantisation and batch normalisation") {
   }
 }
 
+TEST_CASE("backends/affine: quantisation of halves") {
+  Generator g(77);
+  for (const DType real : {DType::kF16, DType::kBF16})
+    for (const DType type : {DType::kI8, DType::kU8, DType::kI16, DType::kU16})
+      for (const int axis : {-1, 1, 2}) {
+        const Dims dims{2, 5, 30};
+        const Dims scale = axis < 0 ? Dims{} : Dims{dims[static_cast<size_t>(axis)]};
+        Problem p;
+        p.op = &get_op("QuantizeLinear");
+        if (axis >= 0) p.attrs.set("axis", int64_t{axis});
+        p.inputs = {g.tensor(real, dims, -40, 40), g.tensor(real, scale, 0.1, 2),
+                    g.tensor(type, scale, is_signed(type) ? -9 : 0, 9)};
+        store_double(p.inputs[0].data(), real, 0, NAN);
+        store_double(p.inputs[0].data(), real, 1, INFINITY);
+        INFO(name(real) << name(type) << axis);
+        check_row("xc.quantize", p, {});
+        p.inputs[1] = g.tensor(DType::kF32, scale, 0.1, 2);  // its precision
+        check_row("xc.quantize", p, {});
+        Problem q;
+        q.op = &get_op("DequantizeLinear");
+        q.attrs = p.attrs;
+        q.inputs = {g.tensor(type, dims, is_signed(type) ? -100 : 0, 100),
+                    g.tensor(real, scale, 0.1, 2), p.inputs[2]};
+        check_row("xc.quantize", q, {});
+      }
+}
+
+TEST_CASE("backends/affine: quantisation by a scale per block") {
+  Generator g(78);
+  for (const DType real : {DType::kF32, DType::kF16})
+    for (const auto& [axis, scales] :
+         {std::pair{0, Dims{2, 6, 30}}, {1, Dims{4, 2, 30}}, {2, Dims{4, 6, 10}}}) {
+      Problem p;
+      p.op = &get_op("QuantizeLinear");
+      p.attrs.set("axis", int64_t{axis});
+      p.attrs.set("block_size", int64_t{axis == 0 ? 2 : 3});
+      p.inputs = {g.tensor(real, {4, 6, 30}, -40, 40), g.tensor(real, scales, 0.1, 2),
+                  g.tensor(DType::kI8, scales, -9, 9)};
+      INFO(name(real) << axis);
+      check_row("xc.quantize", p, {});
+      Problem q;
+      q.op = &get_op("DequantizeLinear");
+      q.attrs = p.attrs;
+      q.inputs = {g.tensor(DType::kI8, {4, 6, 30}, -100, 100), p.inputs[1], p.inputs[2]};
+      check_row("xc.quantize", q, {1e-6, 0});
+      q.inputs.pop_back();
+      check_row("xc.quantize", q, {1e-6, 0});
+    }
+}
+
 TEST_CASE("backends/indexed: caches that grow, or are as long already") {
   Generator g(76);
   for (DType type : {DType::kF32, DType::kF16})

@@ -40,7 +40,10 @@ std::shared_ptr<ChunkProgram> quantize_program(const StepSpec& spec, std::string
   }
   Reg y;
   if (is_quantize(*spec.op)) {
-    y = f32_call(*p, Fn::kRound, {f32_call(*p, Fn::kDiv, {in[0], in[1]})});
+    y = f32_call(*p, Fn::kDiv, {in[0], in[1]});
+    if (const DType precision = spec.inputs[1].dtype; precision != DType::kF32)
+      y = *build_cast(*p, *build_cast(*p, y, precision, isa), DType::kF32, isa);
+    y = f32_call(*p, Fn::kRound, {y});
     if (in.size() > 2) y = f32_call(*p, Fn::kAdd, {y, in[2]});
     // NaN becomes the least number; conversions make 0 of it.
     const DType integer = spec.outputs[0].dtype;
@@ -84,11 +87,22 @@ std::shared_ptr<ChunkProgram> batch_norm_program(const StepSpec& spec, std::stri
 
 using MakeProgram = std::shared_ptr<ChunkProgram> (*)(const StepSpec&, std::string&);
 
+/// `values` of each axis, with that of `axis` behind `of_blocks`: the axis as blocks and what is in
+/// them.
+Dims split_axis(std::span<const int64_t> values, size_t axis, int64_t of_blocks, int64_t inside) {
+  Dims out(values.begin(), values.end());
+  out[axis] = inside;
+  out.insert(out.begin() + static_cast<std::ptrdiff_t>(axis), of_blocks);
+  return out;
+}
+
 /// `axis`: of the first operand, along which vectors lie; scalars and one-element vectors
-/// broadcast.
+/// broadcast. `block`: elements along it that share one of a parameter's, which has as many dims as
+/// the first operand; 0 = vectors.
 class AffineKernel final : public Kernel {
  public:
-  AffineKernel(const StepSpec& spec, MakeProgram make, int64_t axis) : axis_(axis) {
+  AffineKernel(const StepSpec& spec, MakeProgram make, int64_t axis, int64_t block = 0)
+      : axis_(axis), block_(block) {
     std::string reason;
     program_ = make(spec, reason);
     if (!program_) fail(Status::kInternal, "{}: {}", spec.op->name, reason);
@@ -97,6 +111,7 @@ class AffineKernel final : public Kernel {
     buffer_of_.push_back(static_cast<uint32_t>(spec.inputs.size()));
   }
   std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
+    if (block_ > 0) return bind_blocks(context);
     const BoundOperand& result = context.outputs[0];
     const size_t rank = result.dims.size();
     StridedSpace space(result.dims, buffer_of_.size());
@@ -121,31 +136,63 @@ class AffineKernel final : public Kernel {
   }
 
  private:
+  std::shared_ptr<const BoundKernel> bind_blocks(const BindContext& context) const {
+    const BoundOperand& result = context.outputs[0];
+    const size_t axis = normalise_axis(axis_, result.dims.size());
+    Dims blocks(result.dims.begin(), result.dims.end());
+    blocks[axis] /= block_;
+    StridedSpace space(split_axis(result.dims, axis, blocks[axis], block_), buffer_of_.size());
+    for (uint32_t buffer : buffer_of_) {
+      const bool parameter = buffer > 0 && buffer < context.inputs.size();
+      const BoundOperand& operand =
+          buffer < context.inputs.size() ? context.inputs[buffer] : result;
+      if (parameter &&
+          !std::equal(blocks.begin(), blocks.end(), operand.dims.begin(), operand.dims.end()))
+        fail(Status::kRange, "a parameter has dims {}, expected {}",
+             to_text(Dims(operand.dims.begin(), operand.dims.end())), to_text(blocks));
+      const int64_t step = operand.strides[axis];
+      space.add(split_axis(operand.strides, axis, parameter ? step : step * block_,
+                           parameter ? 0 : step));
+    }
+    return std::make_shared<StridedProgram>(program_, space.coalesced(3), buffer_of_);
+  }
+
   std::shared_ptr<const ChunkProgram> program_;
   std::vector<uint32_t> buffer_of_;
-  int64_t axis_;
+  int64_t axis_, block_;
 };
 
 constexpr TypeSet kIntegers =
     type_set({DType::kI8, DType::kU8, DType::kI16, DType::kU16, DType::kI32});
+constexpr TypeSet kReals = type_set({DType::kF32, DType::kF16, DType::kBF16});
 
 Verdict supports_quantize(const StepSpec& spec) {
   if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
-  if (spec.attrs().get_int("block_size", 0) != 0) return Verdict::no("a scale per block");
+  const SymDims& dims = spec.inputs[0].dims;
+  if (const int64_t block = spec.attrs().get_int("block_size", 0); block > 0) {
+    const size_t axis = normalise_axis(spec.attrs().get_int("axis", 1), dims.size());
+    if (dims[axis].divisor() % block != 0) return Verdict::no("a block that may not be whole");
+  } else if (spec.inputs[1].dims.size() > 1) {
+    return Verdict::no("a scale of several axes");
+  }
   if (spec.attrs().get_int("precision", 0) != 0) return Verdict::no("a precision of its own");
   const bool quantize = is_quantize(*spec.op);
   const DType integer = quantize ? spec.outputs[0].dtype : spec.inputs[0].dtype;
   const DType real = quantize ? spec.inputs[0].dtype : spec.outputs[0].dtype;
   if (!contains(kIntegers, integer))
     return Verdict::no(fmt::format("integers of type {}", name(integer)));
-  if (real != DType::kF32 || spec.inputs[1].dtype != DType::kF32)
-    return Verdict::no(fmt::format("numbers of type {}", name(real)));
-  if (spec.inputs[1].dims.size() > 1) return Verdict::no("a scale of several axes");
+  const DType scale = spec.inputs[1].dtype;
+  if (!contains(kReals, real) || !contains(kReals, scale))
+    return Verdict::no(fmt::format("numbers of type {} by {}", name(real), name(scale)));
+  // A quotient of halves is the same when it is rounded to f32 first.
+  if (quantize && scale != DType::kF32 && scale != real)
+    return Verdict::no(fmt::format("a quotient in {}", name(scale)));
   std::string reason;
   return quantize_program(spec, reason) ? Verdict::ok() : Verdict::no(reason);
 }
 std::unique_ptr<Kernel> create_quantize(const StepSpec& spec) {
-  return std::make_unique<AffineKernel>(spec, quantize_program, spec.attrs().get_int("axis", 1));
+  return std::make_unique<AffineKernel>(spec, quantize_program, spec.attrs().get_int("axis", 1),
+                                        spec.attrs().get_int("block_size", 0));
 }
 
 Verdict supports_batch_norm(const StepSpec& spec) {

@@ -1,12 +1,13 @@
-// f32 into bytes by one scale, in one pass over memory (row-major or channels-last):
-// QuantizeLinear, "xc.quantize_bytes", and behind a pass that finds the range
-// DynamicQuantizeLinear, "xc.dynamic_quantize".
+// f32 into bytes by one scale, in one pass over memory (row-major or channels-last), or by one per
+// channel, in runs of elements that share it: QuantizeLinear, "xc.quantize_bytes", and behind a
+// pass that finds the range DynamicQuantizeLinear, "xc.dynamic_quantize".
 
 #include <algorithm>
 #include <cmath>
 
 #include "backends/cpu/integer_product.h"
 #include "backends/cpu/simple_kernel.h"
+#include "ops/support.h"
 
 namespace xc::cpu {
 namespace {
@@ -37,6 +38,18 @@ void quantise(const SimpleContext& c) {
   *c.output<uint8_t>(2) = static_cast<uint8_t>(zero);
 }
 
+/// Elements that share a scale, for which a call pays.
+constexpr int64_t kLeastRun = 16;
+
+/// Along which several scales lie.
+size_t scale_axis(const Attrs& attrs, size_t rank) {
+  return rank == 1 ? 0 : normalise_axis(attrs.get_int("axis", 1), rank);
+}
+
+int64_t stride_of(const OperandView& vector) {
+  return vector.strides.empty() ? 0 : vector.strides[0];
+}
+
 Verdict supports_bytes(const StepSpec& spec) {
   const Verdict plain = supports(spec);
   if (!plain.yes()) return plain;
@@ -45,18 +58,38 @@ Verdict supports_bytes(const StepSpec& spec) {
   if (spec.outputs[0].dtype != DType::kU8 && spec.outputs[0].dtype != DType::kI8)
     return Verdict::no(fmt::format("results of type {}", name(spec.outputs[0].dtype)));
   if (spec.inputs[1].dtype != DType::kF32) return Verdict::no("a scale that is not f32");
-  for (const Dim& dim : spec.inputs[1].dims)
-    if (!(dim == Dim(1))) return Verdict::no("several scales");
+  const SymDims &x = spec.inputs[0].dims, &scales = spec.inputs[1].dims;
+  if (element_count(scales) == Dim(1) || x.empty()) return Verdict::ok();
+  if (scales.size() != 1) return Verdict::no("a scale of several axes");
+  if (!(spec.inputs[0].contiguous() && spec.outputs[0].contiguous()))
+    return Verdict::no("several scales of elements that are not row-major");
+  const size_t axis = scale_axis(spec.attrs(), x.size());
+  const Dim run =
+      element_count(SymDims(x.begin() + static_cast<std::ptrdiff_t>(axis) + 1, x.end()));
+  if (run.is_constant() && run.value() < kLeastRun) return Verdict::no("short runs of one scale");
   return Verdict::ok();
 }
 
 void quantise_bytes(const SimpleContext& c) {
-  const int64_t n = c.in(0).count();
+  const OperandView& x = c.in(0);
+  const int64_t n = x.count(), channels = c.in(1).count();
   const int64_t first = n * c.begin / c.tasks, last = n * c.end / c.tasks;
   const DType type = c.out().dtype;
-  const auto zero = static_cast<int32_t>(c.has(2) ? load_int64(c.input<void>(2), type, 0) : 0);
-  integer_fns().quantise(c.input<float>(0) + first, last - first, *c.input<float>(1), zero,
-                         type == DType::kI8 ? -128 : 0, c.output<uint8_t>() + first);
+  int64_t run = std::max<int64_t>(n, 1);
+  if (channels != 1) {
+    if (x.dims.empty()) fail(Status::kRange, "{} scales for a scalar", channels);
+    const size_t axis = scale_axis(c.spec.attrs(), x.dims.size());
+    if (x.dims[axis] != channels) fail(Status::kRange, "{} scales for {}", channels, x.dims[axis]);
+    run = element_count(std::span(x.dims).subspan(axis + 1));
+  }
+  for (int64_t at = first, end = 0; at < last; at = end) {
+    end = std::min(last, (at / run + 1) * run);
+    const int64_t k = at / run % channels;
+    const float scale = c.input<float>(1)[k * stride_of(c.in(1))];
+    const int64_t zero = c.has(2) ? load_int64(c.input<void>(2), type, k * stride_of(c.in(2))) : 0;
+    integer_fns().quantise(c.input<float>(0) + at, end - at, scale, static_cast<int32_t>(zero),
+                           type == DType::kI8 ? -128 : 0, c.output<uint8_t>() + at);
+  }
 }
 
 int64_t quantise_tasks(const StepSpec&, const OperandViews& views) {
