@@ -50,8 +50,10 @@ bool is_sum(Fold fold) {
   return fold == Fold::kSum || fold == Fold::kSumSquares || fold == Fold::kSumAbs;
 }
 
-/// Squares of bf16 numbers leave the range of f32, their root does not.
+/// Squares of bf16 numbers leave the range of f32, their root does not; what is made of sums of
+/// integers does not show that they wrap around, but in 64 bits.
 DType compute_type_of(const Row& row, DType type) {
+  if (is_integer(type) && row.post != Post::kNone) return DType::kI64;
   if (type == DType::kBF16 && row.post == Post::kRoot) return DType::kF64;
   return loop::value_type(type);
 }
@@ -165,7 +167,9 @@ class ReduceBound final : public BoundKernel {
     const Isa isa = cpu_info().isa;
     fns_ = fold_fns(row_.fold, compute_, isa);
     if (is_float(compute_) && is_sum(row_.fold)) add_ = elementwise_fn(Fn::kAdd, compute_, isa);
-    if (compute_ != type) {
+    if (compute_ == DType::kI64) {
+      if (type != compute_) widen_ = cast_fn(type, compute_, isa);
+    } else if (compute_ != type) {
       widen_ = cast_fn(type, DType::kF32, isa);
       narrow_ = cast_fn(DType::kF32, type, isa);
     }
@@ -432,6 +436,8 @@ class ReduceBound final : public BoundKernel {
         apply(int32_t{});
         break;
       default:
+        if (row_.post != Post::kNone)
+          return store_made(reinterpret_cast<const int64_t*>(values), n, loops.count, to, stride);
         apply(int64_t{});
         break;
     }
@@ -455,6 +461,20 @@ class ReduceBound final : public BoundKernel {
                   static_cast<size_t>(stored_bytes_));
   }
 
+  /// What is made of n sums of `count` integers each, as the operator's reference has it.
+  void store_made(const int64_t* sums, int64_t n, int64_t count, std::byte* to,
+                  int64_t stride) const {
+    const DType type = views_.outputs[0].dtype;
+    for (int64_t i = 0; i < n; ++i) {
+      const auto sum = static_cast<double>(sums[i]);
+      if (row_.post == Post::kMean)
+        store_wrapped(to, type, i * stride, count == 0 ? 0 : sums[i] / count);
+      else
+        store_double(to, type, i * stride,
+                     row_.post == Post::kRoot ? std::sqrt(sum) : std::log(sum));
+    }
+  }
+
   std::shared_ptr<const StepSpec> spec_;
   OperandViews views_;
   Row row_;
@@ -475,8 +495,9 @@ Verdict supports(const StepSpec& spec) {
   const DType compute = compute_type_of(row_of(*spec.op), type);
   if (!fold_fns(row_of(*spec.op).fold, compute, cpu_info().isa).rows)
     return Verdict::no(fmt::format("no inner loop for elements of type {}", name(type)));
-  if (is_integer(type) && spec.op->reduction && spec.op->reduction->post)
-    return Verdict::no("sums of integers wrap around, which what is made of them must not show");
+  if (is_integer(type) && type != compute &&
+      (type == DType::kU64 || !cast_fn(type, compute, cpu_info().isa)))
+    return Verdict::no(fmt::format("no sums of {} in 64 bits", name(type)));
   if (spec.inputs[0].dims.size() > kMaxAxes) return Verdict::no("too many axes");
   return Verdict::ok();
 }
