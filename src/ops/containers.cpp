@@ -1,6 +1,8 @@
 #include "ops/containers.h"
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
 #include <numeric>
 
 #include "base/checked.h"
@@ -85,9 +87,50 @@ int64_t held_bytes(const Tensor& value) {
   return bytes;
 }
 
+namespace {
+
+/// Memory that sequences share which have grown out of one another: each has the first so many of
+/// the elements. Who takes the next one writes it, nobody writes those that are taken.
+struct Growing {
+  Tensor tensors;
+  std::atomic<int64_t> taken;
+
+  bool take(int64_t index) {
+    return index < tensors.count() && taken.compare_exchange_strong(index, index + 1);
+  }
+
+  /// By which the owner of a buffer is known to be one of these.
+  struct Mark {
+    Growing* growing;
+    void operator()(Growing* owned) const { delete owned; }
+  };
+  static std::shared_ptr<Buffer> make(int64_t taken, int64_t capacity) {
+    auto* const growing = new Growing{Tensor(DType::kTensor, {capacity}), taken};
+    const std::shared_ptr<Growing> owner(growing, Mark{growing});
+    return {owner, growing->tensors.buffer().get()};
+  }
+};
+
+}  // namespace
+
 Tensor make_sequence(std::vector<Tensor> elements) {
   Tensor out(DType::kTensor, {static_cast<int64_t>(elements.size())});
   std::move(elements.begin(), elements.end(), out.as<Tensor>());
+  return out;
+}
+
+Tensor appended(const Tensor& sequence, Tensor element) {
+  const auto old = elements_of(sequence);
+  const auto size = static_cast<int64_t>(old.size());
+  const Dims dims{size + 1};
+  if (const auto* mark = std::get_deleter<Growing::Mark>(sequence.buffer()))
+    if (sequence.as<Tensor>() == mark->growing->tensors.as<Tensor>() && mark->growing->take(size)) {
+      sequence.as<Tensor>()[size] = std::move(element);
+      return Tensor(sequence.buffer(), 0, DType::kTensor, dims);
+    }
+  const Tensor out(Growing::make(size + 1, 2 * size + 1), 0, DType::kTensor, dims);
+  std::copy(old.begin(), old.end(), out.as<Tensor>());
+  out.as<Tensor>()[size] = std::move(element);
   return out;
 }
 

@@ -25,6 +25,9 @@ Type merge_elements(const InferContext& c, const Type& a, const Type& b, std::st
 /// The elements of a sequence that an op is given; fails with kInvalidModel for anything else.
 std::span<Tensor> elements_of(const Tensor& sequence);
 Tensor make_sequence(std::vector<Tensor> elements);
+/// The sequence with one more element behind it. It shares memory with the sequence, which stays as
+/// it is: to append n elements one by one takes time that grows like n.
+Tensor appended(const Tensor& sequence, Tensor element);
 /// Bytes of a value with all that it holds; what it holds twice counts twice.
 int64_t held_bytes(const Tensor& value);
 

@@ -63,14 +63,14 @@ void infer_insert(InferContext& c) {
 
 Values evaluate_insert(const Node&, const Values& inputs) {
   const auto old = elements_of(inputs[0]);
+  const auto size = static_cast<int64_t>(old.size());
+  const int64_t position = position_of(inputs, 2, size);
+  // Behind the last element is a place too.
+  if (position == size) return {appended(inputs[0], inputs[1])};
   Values elements;
   elements.reserve(old.size() + 1);
   elements.assign(old.begin(), old.end());
-  const auto size = static_cast<int64_t>(elements.size());
-  const int64_t position = position_of(inputs, 2, size);
-  // Behind the last element is a place too.
-  const auto at = position == size ? size : place_of(position, elements.size());
-  elements.insert(elements.begin() + at, inputs[1]);
+  elements.insert(elements.begin() + place_of(position, old.size()), inputs[1]);
   return {make_sequence(std::move(elements))};
 }
 

@@ -54,6 +54,39 @@ TEST_CASE("runtime/container: a sequence goes in, grows in a loop and comes out"
   CHECK(out[1].to_int64s() == std::vector<int64_t>{4});
 }
 
+TEST_CASE("runtime/container: a sequence that grows shares memory, and stays as it is") {
+  const Tensor one = make_sequence({kOne}), two = appended(one, kTwo), three = appended(two, kOne),
+               other = appended(two, kTwo);
+  CHECK(elements_of(three).data() == elements_of(two).data());
+  CHECK(elements_of(other).data() != elements_of(two).data());  // what is behind `two` is taken
+  CHECK(elements_of(one).size() == 1);
+  CHECK(elements_of(two).size() == 2);
+  CHECK(elements_of(three)[2].to_doubles() == kOne.to_doubles());
+  CHECK(elements_of(other)[2].to_doubles() == kTwo.to_doubles());
+  CHECK(elements_of(other)[1].to_doubles() == kTwo.to_doubles());
+
+  auto session = session_of(R"(graph g(%s: seq(f32[*]), %n: i64[]) -> (%out) {
+  const %go: bool[] = true
+  %out = Loop(%n, %go, %s) {} captures 0 (
+    graph body(%i: i64[], %c: bool[], %t: seq(f32[*])) -> (%c, %u) {
+      %place = Cast(%i) {to = 1}
+      %u = SequenceInsert(%t, %place)
+    })
+})");
+  const auto grown = [&](const Tensor& from, int64_t n) {
+    return run(*session, {from, Tensor::scalar(n)})[0];
+  };
+  const Tensor first = grown(one, 50), second = grown(first, 3), third = grown(first, 2);
+  REQUIRE(elements_of(first).size() == 51);
+  REQUIRE(elements_of(second).size() == 54);
+  REQUIRE(elements_of(third).size() == 53);
+  for (size_t i = 0; i < 50; ++i)
+    for (const Tensor& made : {first, second, third})
+      CHECK(elements_of(made)[i + 1].to_doubles() == std::vector<double>{static_cast<double>(i)});
+  CHECK(elements_of(second)[53].to_doubles() == std::vector<double>{2});
+  CHECK(elements_of(third)[52].to_doubles() == std::vector<double>{1});
+}
+
 TEST_CASE("runtime/container: what a sequence holds is row-major, views of the run too") {
   // The exporter's spelling of the places of what is not zero.
   auto session = session_of(R"(graph g(%x: f32[a, b]) -> (%s) {
