@@ -403,6 +403,18 @@ class Contraction {
   std::vector<Part> parts_;
 };
 
+/// Whether it has a label of several operands that the result lacks: a MatMul, which integers have
+/// no fast kernel for.
+bool sums_products(const Equation& equation) {
+  std::set<Label> seen;
+  for (const Labels& term : equation.terms) {
+    const std::set<Label> own(term.begin(), term.end());
+    for (const Label label : own)
+      if (!seen.insert(label).second && !contains(equation.output, label)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) {
@@ -416,8 +428,8 @@ std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) 
     dims.push_back(*e.type(i).dims);
     ranks.push_back(dims.back().size());
   }
-  if (!is_float(e.dtype(0))) return {};
   const Equation equation = parse(node.attrs.get_string("equation", ""), ranks);
+  if (!is_float(e.dtype(0)) && sums_products(equation)) return {};
   Contraction contraction(e, equation.output, sizes_of(equation, dims));
   for (size_t i = 0; i < dims.size(); ++i)
     if (!contraction.takes(dims[i], equation.terms[i])) return {};

@@ -305,7 +305,7 @@ Expr logarithm(const Expr& folded, const Expr&) {
 /// max + log(sum(exp(x - max))), with the maximum held finite so that infinities come out right.
 std::vector<ValueId> expand_log_sum_exp(const Graph& graph, const Node& node, Patch& patch) {
   Expansion e(graph, node, patch);
-  if (!is_float(e.dtype(0)) || e.dtype(0) == DType::kF64) return {};
+  if (!is_float(e.dtype(0))) return {};
   const auto axes = e.has(1) ? known_ints(graph, node, 1) : std::vector<int64_t>{};
   const auto rank = e.rank(0);
   if (!axes || !rank) return {};
@@ -315,7 +315,8 @@ std::vector<ValueId> expand_log_sum_exp(const Graph& graph, const Node& node, Pa
     if (reduced[i]) list.push_back(static_cast<int64_t>(i));
   if (list.empty()) return {};
   const ValueId x = e.widened(0);
-  const double largest = std::numeric_limits<float>::max();
+  const double largest = e.working() == DType::kF64 ? std::numeric_limits<double>::max()
+                                                    : std::numeric_limits<float>::max();
   const ValueId top =
       e.add("Clip", {e.reduce("ReduceMax", x, list), e.scalar(-largest), e.scalar(largest)});
   const ValueId sum = e.reduce("ReduceSum", e.add("Exp", {e.add("Sub", {x, top})}), list);

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -69,15 +70,19 @@ static int no_executable_memory(void) {
   return install(code, sizeof code / sizeof *code);
 }
 
+/* Made by main(), empty, and removed by it with what was written below it. */
+static char root_folder[] = "/tmp/xc_root_XXXXXX";
+static char cache_folder[sizeof root_folder + sizeof "/cache"];
+
+static int removed(const char* path, const struct stat* status, int type, struct FTW* at) {
+  (void)status, (void)type, (void)at;
+  return remove(path);
+}
+
 /* An empty root: neither /proc, /sys, /tmp nor the library's own folder. */
 static int empty_root(void) {
-  char folder[] = "/tmp/xc_root_XXXXXX";
-  int entered;
-  if (!mkdtemp(folder)) return 0;
-  entered = (chroot(folder) == 0 || (unshare(CLONE_NEWUSER) == 0 && chroot(folder) == 0)) &&
-            chdir("/") == 0;
-  if (!entered) rmdir(folder);
-  return entered;
+  return (chroot(root_folder) == 0 || (unshare(CLONE_NEWUSER) == 0 && chroot(root_folder) == 0)) &&
+         chdir("/") == 0;
 }
 
 enum { kRuns = 400, kSkipped = 77 };
@@ -97,7 +102,7 @@ static int right_in(const char* mode, int (*enter)(void), int opened_before) {
   network_close(&n);
   if (opened_before) CHECK_OK(network_open(&n, mode, 2, NULL, &error));
   if (!enter()) return kSkipped;
-  if (!opened_before) CHECK_OK(network_open(&n, mode, 2, "/tmp/xc_cache_of_sandbox", &error));
+  if (!opened_before) CHECK_OK(network_open(&n, mode, 2, cache_folder, &error));
   for (i = 0; i < kRuns; ++i) {
     rows = 1 + i % kMostRows;
     fill_input(x, rows);
@@ -126,6 +131,8 @@ int main(void) {
   const char* const modes[] = {"off", "sync", "auto"};
   size_t box;
   int mode, before;
+  if (!CHECK(mkdtemp(root_folder))) return check_result();
+  snprintf(cache_folder, sizeof cache_folder, "%s/cache", root_folder);
   for (box = 0; box < sizeof boxes / sizeof *boxes; ++box)
     for (mode = 0; mode < 3; ++mode)
       for (before = 0; before < 2; ++before) {
@@ -147,5 +154,6 @@ int main(void) {
         else if (!CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0))
           fprintf(stderr, "%s, %s: status %#x\n", boxes[box].name, modes[mode], (unsigned)status);
       }
+  CHECK(nftw(root_folder, removed, 8, FTW_DEPTH | FTW_PHYS) == 0);
   return check_result();
 }
