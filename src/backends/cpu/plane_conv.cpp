@@ -212,14 +212,8 @@ class PlaneConvBound final : public BoundRowWindows {
   }
 
   void fill_rows(const float* x, int64_t rows, Range cols, float* to) const {
-    if (x_.col == 1) {
-      model_->fns.copy(
-          {x, x_.row, rows, cols.size(), to, slab_row_, cols.begin, cols_.stride, slab_phase_});
-      return;
-    }
-    for (int64_t row = 0; row < rows; ++row, x += x_.row, to += slab_row_)
-      for (int64_t col = cols.begin; col < cols.end; ++col)
-        to[col % cols_.stride * slab_phase_ + col / cols_.stride] = x[(col - cols.begin) * x_.col];
+    model_->fns.copy({x, x_.row, rows, cols.size(), to, slab_row_, cols.begin, cols_.stride,
+                      slab_phase_, x_.col});
   }
 
   /// The block's rows of all results of its group at a depth.

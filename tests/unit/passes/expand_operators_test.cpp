@@ -32,9 +32,8 @@ int64_t groups_after(Graph& graph) {
   for (const char* pass : {"infer-types", "expand-operators", "remove-dead", "infer-types"})
     run_pass(graph, find_pass(pass), {});
   const auto order = graph.order();
-  const auto conv = std::find_if(order.begin(), order.end(), [&](NodeId id) {
-    return graph.node(id).op->name == "Conv";
-  });
+  const auto conv = std::find_if(order.begin(), order.end(),
+                                 [&](NodeId id) { return graph.node(id).op->name == "Conv"; });
   REQUIRE(conv != order.end());
   return graph.node(*conv).attrs.get_int("group", 1);
 }

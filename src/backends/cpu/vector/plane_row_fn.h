@@ -39,12 +39,13 @@ struct PlaneRows {
 };
 /// Rows of an image into rows in which the columns of each phase of a stride lie side by side:
 /// column i is number i + first of the row it goes to, and that number n lies at to[n % stride *
-/// phase_by + n / stride].
+/// phase_by + n / stride]. Columns lie x_col_by elements apart.
 struct PhaseRows {
   const float* x;
   int64_t x_row_by, rows, columns;
   float* to;
   int64_t to_row_by, first, stride, phase_by;
+  int64_t x_col_by = 1;
 };
 /// Rows of the phases of a stride, each side by side: of each row, y[i] is
 /// x[n % stride * x_phase_by + i / stride] for n = first + i, i in [0, count).
