@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/at_end.h"
 #include "base/clock.h"
 #include "plan/continues.h"
 #include "tier/failures.h"
@@ -92,13 +93,17 @@ void RegionSearch::analyse(Program& program, ProgramState& state) {
   event.kind = EventKind::kSearched;
   event.wall_ms = ms_since(begin);
   {
-    std::lock_guard data(state.data);  // with the groups, or it is done once more
-    state.analysed = true;
-    state.considered = std::move(considered);
-    state.restore_s += thread_cpu_seconds() - start;
-    event.places = static_cast<int64_t>(state.groups.size());
+    // Once the groups are there, or it is done once more; runs look at them from then on, and the
+    // first that is told of a group is that it was found.
+    const AtEnd searched([&] {
+      std::lock_guard data(state.data);
+      state.analysed = true;
+      state.considered = std::move(considered);
+      state.restore_s += thread_cpu_seconds() - start;
+      event.places = static_cast<int64_t>(state.groups.size());
+    });
+    for (const Event& candidate : found) core_.emit(state, program, candidate);
   }
-  for (const Event& candidate : found) core_.emit(state, program, candidate);
   core_.emit(state, program, std::move(event));
 }
 
