@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "base/at_end.h"
 #include "base/clock.h"
 #include "plan/continues.h"
 #include "tier/failures.h"
@@ -87,22 +86,16 @@ void RegionSearch::analyse(Program& program, ProgramState& state) {
   const int64_t begin = steady_ns();
   FusionReport considered;
   zeros_.watch(program, state);
-  const std::vector<Event> found =
-      find_groups(program, state, fusion_options(program), &considered, nullptr);
+  find_groups(program, state, fusion_options(program), &considered, nullptr);
   Event event;
   event.kind = EventKind::kSearched;
   event.wall_ms = ms_since(begin);
   {
-    // Once the groups are there, or it is done once more; runs look at them from then on, and the
-    // first that is told of a group is that it was found.
-    const AtEnd searched([&] {
-      std::lock_guard data(state.data);
-      state.analysed = true;
-      state.considered = std::move(considered);
-      state.restore_s += thread_cpu_seconds() - start;
-      event.places = static_cast<int64_t>(state.groups.size());
-    });
-    for (const Event& candidate : found) core_.emit(state, program, candidate);
+    std::lock_guard data(state.data);  // with the groups, or it is done once more
+    state.analysed = true;
+    state.considered = std::move(considered);
+    state.restore_s += thread_cpu_seconds() - start;
+    event.places = static_cast<int64_t>(state.groups.size());
   }
   core_.emit(state, program, std::move(event));
 }
@@ -112,13 +105,11 @@ void RegionSearch::offer_parts(Program& program, ProgramState& state, Group& gro
   if (!group.places.front().blocks || group.special_of || std::exchange(group.split, true)) return;
   FusionOptions options = fusion_options(program);
   options.blocks = false;
-  for (const Event& event : find_groups(program, state, options, nullptr, &group))
-    core_.emit(state, program, event);
+  find_groups(program, state, options, nullptr, &group);
 }
 
-std::vector<Event> RegionSearch::find_groups(Program& program, ProgramState& state,
-                                             const FusionOptions& options, FusionReport* considered,
-                                             const Group* part_of) {
+void RegionSearch::find_groups(Program& program, ProgramState& state, const FusionOptions& options,
+                               FusionReport* considered, const Group* part_of) {
   try {
     std::vector<Region> regions = find_regions(program.graph(), options, considered);
     if (part_of)
@@ -126,15 +117,15 @@ std::vector<Event> RegionSearch::find_groups(Program& program, ProgramState& sta
         return !std::all_of(region.nodes.begin(), region.nodes.end(),
                             [&](NodeId n) { return part_of->nodes.count(n) > 0; });
       });
-    return add_groups(program, state, std::move(regions), part_of);
+    add_groups(program, state, std::move(regions), part_of);
   } catch (const std::exception& error) {
     if (is_out_of_memory(error)) throw;
-    return {search_refused(error)};
+    core_.emit(state, program, search_refused(error));
   }
 }
 
-std::vector<Event> RegionSearch::add_groups(Program& program, ProgramState& state,
-                                            std::vector<Region> regions, const Group* part_of) {
+void RegionSearch::add_groups(Program& program, ProgramState& state, std::vector<Region> regions,
+                              const Group* part_of) {
   std::vector<Event> events;
   std::map<std::pair<uint32_t, Hash128>, std::unique_ptr<Group>> groups;
   std::vector<Group*> in_order;
@@ -172,11 +163,15 @@ std::vector<Event> RegionSearch::add_groups(Program& program, ProgramState& stat
                                  group->nodes.size() / group->places.size());
       events.push_back(std::move(event));
     }
+  }
+  // Before runs can look at a group.
+  for (Event& event : events) core_.emit(state, program, std::move(event));
+  {
+    std::lock_guard data(state.data);
     state.groups.reserve(state.groups.size() + in_order.size());
     for (const Group* group : in_order)
       state.groups.push_back(std::move(groups[{group->segment, group->identity}]));
   }
-  return events;
 }
 
 }  // namespace xc::tier

@@ -19,14 +19,13 @@ class RegionSearch {
   void offer_parts(Program& program, ProgramState& state, Group& group);
 
  private:
-  /// Finds regions, inside of a group where one is given, and adds them; the events to tell of
-  /// them. A search that fails finds none and says so; for want of memory it may be tried again.
-  static std::vector<Event> find_groups(Program& program, ProgramState& state,
-                                        const FusionOptions& options, FusionReport* considered,
-                                        const Group* part_of);
-  /// All whose sizes can be written down; the events to tell of them. What fails adds none.
-  static std::vector<Event> add_groups(Program& program, ProgramState& state,
-                                       std::vector<Region> regions, const Group* part_of);
+  /// Finds regions, inside of a group where one is given, tells of them and adds them. A search
+  /// that fails finds none and says so; for want of memory it may be tried again.
+  void find_groups(Program& program, ProgramState& state, const FusionOptions& options,
+                   FusionReport* considered, const Group* part_of);
+  /// All whose sizes can be written down. What fails adds none.
+  void add_groups(Program& program, ProgramState& state, std::vector<Region> regions,
+                  const Group* part_of);
 
   Core& core_;
   ZeroSites& zeros_;
