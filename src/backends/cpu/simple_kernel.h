@@ -124,21 +124,16 @@ std::unique_ptr<Kernel> create_prepared(const StepSpec& spec) {
   return std::make_unique<Prepared>(spec);
 }
 
-/// A kernel whose bound kernels look at the step when they run: all of them share a copy of it.
-/// Binding makes a `Bound`(that copy, context).
+template <class Bound>
+std::shared_ptr<const BoundKernel> make_sharing_step(const StepSpec&, const BindContext& context,
+                                                     const std::shared_ptr<const StepSpec>& step) {
+  return std::make_shared<Bound>(step, context);
+}
+/// The same for bound kernels that look at the step when they run: all share a copy of it. Binding
+/// makes a `Bound`(that copy, context).
 template <class Bound>
 std::unique_ptr<Kernel> create_sharing_step(const StepSpec& spec) {
-  class Sharing final : public Kernel {
-   public:
-    explicit Sharing(const StepSpec& step) : spec_(std::make_shared<const StepSpec>(step)) {}
-    std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
-      return std::make_shared<Bound>(spec_, context);
-    }
-
-   private:
-    std::shared_ptr<const StepSpec> spec_;
-  };
-  return std::make_unique<Sharing>(spec);
+  return create_prepared<StepSpec, make_sharing_step<Bound>>(spec);
 }
 
 /// A kernel whose runs follow a `Plan`(step, views) that is made when it is bound: what a run would
