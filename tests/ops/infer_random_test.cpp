@@ -11,9 +11,11 @@
 
 namespace xc::test {
 
-TEST_CASE("ops/infer: symbolic dims are those of concrete inference at random sizes") {
-  std::mt19937 random(5);
-  int compared = 0;
+namespace {
+
+/// Every case of one node whose inputs' sizes may be symbols, inferred with these.
+template <class Body>
+void for_each_symbolic(Body&& body) {
   for_each_case([&](OpCase& problem) {
     if (problem.graph.order().size() != 1) return;
     Sizes sizes;
@@ -24,13 +26,27 @@ TEST_CASE("ops/infer: symbolic dims are those of concrete inference at random si
     } catch (const Error&) {
       return;  // a size that this problem needs to be a number
     }
-    const Node& node = graph.node(graph.order()[0]);
+    body(graph, graph.node(graph.order()[0]), sizes);
+  });
+}
+
+/// Other numbers for all symbols, below `end`, and what looks them up.
+Dim::Lookup at_random(Sizes& sizes, std::mt19937& random, unsigned end) {
+  for (auto& [symbol, size] : sizes) size = static_cast<int64_t>(random() % end);
+  return [&sizes](const std::string& s) {
+    const auto it = sizes.find(s);
+    return it == sizes.end() ? std::nullopt : std::optional(it->second);
+  };
+}
+
+}  // namespace
+
+TEST_CASE("ops/infer: symbolic dims are those of concrete inference at random sizes") {
+  std::mt19937 random(5);
+  int compared = 0;
+  for_each_symbolic([&](const Graph& graph, const Node& node, Sizes& sizes) {
     for (int round = 0; round < 4; ++round) {
-      for (auto& [symbol, size] : sizes) size = static_cast<int64_t>(random() % 9);
-      const auto lookup = [&](const std::string& s) {
-        const auto it = sizes.find(s);
-        return it == sizes.end() ? std::nullopt : std::optional(it->second);
-      };
+      const Dim::Lookup lookup = at_random(sizes, random, 9);
       std::vector<Tensor> inputs;
       for (ValueId v : node.inputs) {
         if (v == kNone || graph.value(v).is_constant()) {
@@ -71,27 +87,13 @@ TEST_CASE("ops/infer: symbolic dims are those of concrete inference at random si
 TEST_CASE("ops/infer: what is proven of sizes holds for all of them") {
   std::mt19937 random(11);
   int proven = 0, asked = 0;
-  for_each_case([&](OpCase& problem) {
-    if (problem.graph.order().size() != 1) return;
-    Sizes sizes;
-    Graph graph = generalised(problem, sizes);
-    if (sizes.empty()) return;
-    try {
-      infer_types(graph);
-    } catch (const Error&) {
-      return;
-    }
-    const Node& node = graph.node(graph.order()[0]);
+  for_each_symbolic([&](const Graph& graph, const Node& node, Sizes& sizes) {
     if (node.op->control_flow) return;
     ++asked;
     if (!sizes_are_proven(graph, node)) return;
     ++proven;
     for (int round = 0; round < 40; ++round) {
-      for (auto& [symbol, size] : sizes) size = static_cast<int64_t>(random() % 14);
-      const auto lookup = [&](const std::string& s) {
-        const auto it = sizes.find(s);
-        return it == sizes.end() ? std::nullopt : std::optional(it->second);
-      };
+      const Dim::Lookup lookup = at_random(sizes, random, 14);
       CAPTURE(node.op->name);
       std::optional<std::vector<Type>> types;
       REQUIRE_NOTHROW(types = infer_for_sizes(graph, node, lookup));
