@@ -71,14 +71,14 @@ bool BackgroundThread::start(std::function<void()> body) {
 #else
   auto argument = std::make_unique<Start>(std::move(body), name_);
 #endif
-  home_ = getpid();
+  home_.emplace();
   started_ = start_on_large_stack(thread_, entry, argument.get());
   if (started_) (void)argument.release();
   return started_;
 }
 
 bool BackgroundThread::lost() const {
-  return started_ && getpid() != home_;
+  return started_ && home_->left();
 }
 
 void BackgroundThread::join() {

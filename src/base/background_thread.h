@@ -7,6 +7,9 @@
 #include <sched.h>
 #include <atomic>
 #include <functional>
+#include <optional>
+
+#include "base/process_mark.h"
 
 namespace xc {
 
@@ -38,7 +41,7 @@ class BackgroundThread {
 #endif
   pthread_t thread_{};
   std::atomic<bool> started_{false};
-  int home_ = 0;  ///< the process it was started in; written before `started_`
+  std::optional<ProcessMark> home_;  ///< where it was started; written before `started_`
 };
 
 /// CPU seconds of the calling thread / of the process.

@@ -383,8 +383,9 @@ class Program : public std::enable_shared_from_this<Program> {
   std::once_flag tier_once_;
   std::atomic<bool> tier_knows_{false};
 
+  /// Not noexcept: then libstdc++ keeps the hashes, and looking for a new key reads no other keys.
   struct KeyHash {
-    size_t operator()(const std::vector<int64_t>& key) const noexcept;
+    size_t operator()(const std::vector<int64_t>& key) const;
   };
   mutable std::shared_mutex table_mutex_;
   std::unordered_map<std::vector<int64_t>, std::shared_ptr<SignatureEntry>, KeyHash> table_;

@@ -16,7 +16,7 @@
 
 namespace xc {
 
-size_t Program::KeyHash::operator()(const std::vector<int64_t>& key) const noexcept {
+size_t Program::KeyHash::operator()(const std::vector<int64_t>& key) const {
   return static_cast<size_t>(hash_bytes(key.data(), key.size() * sizeof(int64_t)).low);
 }
 

@@ -13,18 +13,15 @@ namespace {
 
 constexpr uint64_t kFirstLook = 3;  // samples before regions are searched
 
-/// Fact::predicted_s, where products are as fast as those that run instead: the host was measured
+/// predicted_s(), where products are as fast as those that run instead: the host was measured
 /// in a moment, maybe while another core was at work on what they share. What skips zeros goes by
 /// those seen lately.
-double predicted_in(Group& group, const Fact& fact, const Version& version) {
-  if (group.cost.product_flops == Dim(0)) return fact.predicted_s;
-  const Bound& bound = *version.bound;
-  const auto size_of = [&](const std::string& symbol) {
-    return symbol_value(*bound.plan, bound.symbols, symbol);
-  };
-  const double predicted_s = group.zeros ? group.zeros->seconds(size_of) : fact.predicted_s;
+double predicted_in(Group& group, const Plan& plan, std::span<const int64_t> symbols,
+                    const Version& version) {
+  const double predicted = predicted_s(group, plan, symbols);
+  if (group.cost.product_flops == Dim(0)) return predicted;
   const double known = host_speed().product_rate, seen = group.product_rate_in(version);
-  return seen > known ? predicted_s * known / seen : predicted_s;
+  return seen > known ? predicted * known / seen : predicted;
 }
 
 /// Which values the sizes take that this segment's entries tell.
@@ -87,7 +84,8 @@ void Observer::sampled(Program& program, const StatePtr& state, SignatureEntry& 
   const int64_t now = steady_ns();
   // Sizes on trial that come no more must not keep others from theirs.
   if (now - state->trial.seen_ns > kPatienceNs) trials_.give_up(state, false);
-  const Sample sample{entry, *published.active, facts, runs, now, core_.queue.prices()};
+  const Sample sample{entry, *published.active,   *program.base_plan(), facts, runs,
+                      now,   core_.queue.prices()};
   count_sizes(*state, entry, *published.active->bound->plan, runs);
   zeros_.consider(state, program, entry);
   Wanted wanted;
@@ -246,7 +244,7 @@ bool Observer::ran_base(const StatePtr& state, Group& group, const Fact& fact,
   const double base_s = group.seconds_in(sample.version);
   group.predicted_s = group.special_of
                           ? specials_.predicted_s(*state, group, fact.size, symbols, base_s, now_s)
-                          : predicted_in(group, fact, sample.version);
+                          : predicted_in(group, sample.base, symbols, sample.version);
   if (core_.faults.eager) group.predicted_s = std::min(group.predicted_s, base_s / 2);
   group.policy.ran_base(fact.size, sample.runs, base_s, group.predicted_s, now_s);
   group.ledger.replaced(symbols, sample.runs, base_s, group.predicted_s);

@@ -43,6 +43,7 @@ class Observer {
   struct Sample {
     SignatureEntry& entry;
     const Version& version;  ///< that ran
+    const Plan& base;        ///< the base plan
     const Facts& facts;      ///< of the entry
     double runs;             ///< for which it stands
     int64_t now_ns;

@@ -7,26 +7,26 @@
 namespace xc::tier {
 
 Fact fact_of(const Group& group, const Plan& plan, std::span<const int64_t> symbols) {
-  const Dim::Lookup lookup = [&](const std::string& symbol) {
-    return symbol_value(plan, symbols, symbol);
-  };
-  const auto value = [&](const Dim& dim) {
-    return static_cast<double>(dim.evaluate(lookup).value_or(0));
-  };
-  const RegionCost& cost = group.cost;
-  const double bytes = value(cost.bytes_fused);
-  const double each = group.zeros ? group.zeros->seconds(lookup)
-                                  : policy::predict_s(host_speed(), bytes,
-                                                      value(cost.product_flops), value(cost.flops));
   const bool applies = std::all_of(group.facts.begin(), group.facts.end(), [&](const SizeFact& f) {
-    const auto known = lookup(f.symbol);
+    const auto known = symbol_value(plan, symbols, f.symbol);
     return !known || f.holds(*known);
   });
-  return {each * static_cast<double>(group.places.size()), policy::size_class(bytes), applies};
+  return {policy::size_class(group.cost_at.at(symbols).bytes_fused), applies};
+}
+
+double predicted_s(const Group& group, const Plan& plan, std::span<const int64_t> symbols) {
+  const auto places = static_cast<double>(group.places.size());
+  if (group.zeros)
+    return places * group.zeros->seconds([&](const std::string& symbol) {
+      return symbol_value(plan, symbols, symbol);
+    });
+  const SizedCost::Sizes cost = group.cost_at.at(symbols);
+  return places * policy::predict_s(host_speed(), cost.bytes_fused, cost.product_flops, cost.flops);
 }
 
 Facts facts_of(const ProgramState& state, const Plan& plan, std::span<const int64_t> symbols) {
   Facts facts;
+  facts.reserve(state.groups.size());
   for (const auto& group : state.groups) facts.push_back(fact_of(*group, plan, symbols));
   return facts;
 }

@@ -18,6 +18,9 @@ namespace xc::tier {
 
 /// What the group would do in runs under the base plan `plan` of these sizes.
 Fact fact_of(const Group& group, const Plan& plan, std::span<const int64_t> symbols);
+/// What all its places are predicted to take there, fused; of no meaning where a run has yet to
+/// find out sizes.
+double predicted_s(const Group& group, const Plan& plan, std::span<const int64_t> symbols);
 /// Facts of all groups of the program.
 Facts facts_of(const ProgramState& state, const Plan& plan, std::span<const int64_t> symbols);
 /// The same of an entry, which keeps them.

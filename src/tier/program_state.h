@@ -28,6 +28,7 @@
 #include "runtime/program.h"
 #include "tier/policy.h"
 #include "tier/region_policy.h"
+#include "tier/sized_cost.h"
 
 namespace xc {
 
@@ -77,6 +78,7 @@ struct Group {
   std::vector<Region> places;
   std::unordered_set<NodeId> nodes;  ///< of all places
   RegionCost cost;
+  SizedCost cost_at;               ///< the same, for sizes
   std::vector<uint32_t> symbols;   ///< of Plan::symbols, that are dims of its operands
   Dim row;                         ///< elements of its innermost loop
   const Group* part_of = nullptr;  ///< the larger region it stands in for where that is not used
@@ -165,7 +167,6 @@ struct Group {
 
 /// What a region would do in a run of certain sizes.
 struct Fact {
-  double predicted_s = 0;  ///< fused, all places
   int size = 0;         ///< policy::size_class; of no meaning where a run has yet to find out sizes
   bool applies = true;  ///< of a special kernel: unless the sizes are known to be others
 };

@@ -1,13 +1,13 @@
 #include "tier/region_policy.h"
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
 #include <cstdlib>
 
 namespace xc::policy {
 
 int size_class(double bytes) {
-  return static_cast<int>(std::floor(std::log2(std::max(1.0, bytes)) / 2));
+  return (std::bit_width(static_cast<uint64_t>(std::max(1.0, bytes))) - 1) / 2;
 }
 
 bool Watch::look(double replaced_s) {

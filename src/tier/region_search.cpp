@@ -72,6 +72,7 @@ std::unique_ptr<Group> make_group(Program& program, const Region& region) {
   group->name = fmt::format("{} {} ({} nodes)", region.pattern,
                             op_names(program.graph(), region.nodes), region.nodes.size());
   group->cost = estimate(program.graph(), region);
+  group->cost_at = {group->cost, *program.base_plan()};
   group->symbols = symbols_of(*program.base_plan(), program.planner().region_spec(region));
   group->row = innermost(region);
   return group;
@@ -155,8 +156,7 @@ void RegionSearch::add_groups(Program& program, ProgramState& state, std::vector
     std::lock_guard data(state.data);
     for (Group* group : in_order) {
       const auto& entry = latest[group->segment];  // in use now
-      if (entry)
-        group->predicted_s = fact_of(*group, *program.base_plan(), entry->symbols).predicted_s;
+      if (entry) group->predicted_s = predicted_s(*group, *program.base_plan(), entry->symbols);
       Event event = event_of(EventKind::kCandidate, *group);
       if (entry) event.base_us = group->seconds_in(*program.published(*entry)->active) * 1e6;
       event.detail = fmt::format("{} places, {} nodes each", group->places.size(),

@@ -75,6 +75,7 @@ Group* Specials::add(Program& program, ProgramState& state, Group& general,
   group->identity = made->region.identity;
   group->name = general.name + " for " + to_text(facts);
   group->cost = general.cost;
+  group->cost_at = general.cost_at;
   group->row = general.row;
   group->places = general.places;
   group->nodes = general.nodes;

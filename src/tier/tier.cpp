@@ -87,7 +87,7 @@ void Tier::first_bound(Program& program, SignatureEntry& entry) {
 }
 
 TierHooks::Seat Tier::seat_for(Program& program, SignatureEntry& entry) {
-  const StatePtr state = core_.queue.state_of(program);
+  const StatePtr state = state_in_run(program);
   return state ? trials_.seat_for(program, *state, entry) : Seat{};
 }
 

@@ -38,9 +38,9 @@ std::string sizes_text(const SignatureEntry& entry, const Plan& plan) {
 }
 
 /// What the group is predicted to take at the sizes of the entry; 1 where that is not known.
-double predicted_s(ProgramState& state, SignatureEntry& entry, const Group& group) {
+double predicted_or_1(ProgramState& state, const SignatureEntry& entry, const Group& group) {
   std::lock_guard data(state.data);
-  const double predicted = fact_at(state, known_facts(state, entry), group).predicted_s;
+  const double predicted = predicted_s(group, *state.program.lock()->base_plan(), entry.symbols);
   return predicted > 0 ? predicted : 1;
 }
 
@@ -368,7 +368,7 @@ void Trials::judge(Program& program, ProgramState& state) {
   }
   // No signature on both sides: the figures are those of a predicted second.
   const double scale =
-      evidence.scale != 0 ? evidence.scale : predicted_s(state, *evidence.most, group);
+      evidence.scale != 0 ? evidence.scale : predicted_or_1(state, *evidence.most, group);
   const double unit_s = scale * ns_per_tick() * 1e-9;
   const double active_s = result.active * unit_s, challenger_s = result.challenger * unit_s;
   const double base_s = trial.confirm ? challenger_s : active_s;
@@ -422,7 +422,7 @@ Trials::Evidence Trials::gather(Program& program, ProgramState& state, const Tri
     } else {
       continue;
     }
-    sides.predicted = predicted_s(state, *entry, *trial.group);
+    sides.predicted = predicted_or_1(state, *entry, *trial.group);
     const size_t samples = std::min(sides.active.size(), sides.challenger.size());
     if (samples > 0) {
       const double active_s = policy::median(sides.active) * tick_s;

@@ -112,6 +112,7 @@ Group* ZeroSites::add(Program& program, ProgramState& state, ZeroSite& site,
   const std::string& left = graph.value(site.value).name;
   group->name = fmt::format("{} skipping zeros of {}", op_names(graph, region.nodes), left);
   group->cost = estimate(graph, region);
+  group->cost_at = {group->cost, plan};
   group->nodes.insert(region.nodes.begin(), region.nodes.end());
   group->places.push_back(std::move(region));
   Group* const out = group.get();
