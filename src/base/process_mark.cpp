@@ -15,8 +15,8 @@ size_t page_bytes() {
 
 ProcessMark::ProcessMark() : process_(getpid()) {
 #ifdef MADV_WIPEONFORK
-  void* const page = mmap(nullptr, page_bytes(), PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const page =
+      mmap(nullptr, page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return;
   if (madvise(page, page_bytes(), MADV_WIPEONFORK) == 0)
     page_ = new (page) std::atomic<int>(1);

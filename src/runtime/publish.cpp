@@ -7,32 +7,44 @@
 
 namespace xc {
 
+namespace {
+
+/// What runs executed until now. Under Program::mutex_.
+std::shared_ptr<const Published> exchange_published(SignatureEntry& entry,
+                                                    std::shared_ptr<const Published> published) {
+  entry.current.store(published.get(), std::memory_order_release);
+  return std::exchange(entry.owner, std::move(published));
+}
+
+}  // namespace
+
 void Program::publish(SignatureEntry& entry, std::shared_ptr<const Published> published) {
   std::shared_ptr<const Published> old;
   {
     std::lock_guard lock(mutex_);
-    entry.current.store(published.get(), std::memory_order_release);
-    old = std::exchange(entry.owner, std::move(published));
+    old = exchange_published(entry, std::move(published));
   }
   epochs_.retire(std::move(old));
   epochs_.reclaim();
 }
 
 void Program::set_base(SignatureEntry& entry, std::shared_ptr<Version> base) {
-  std::shared_ptr<Version> old;
-  std::shared_ptr<const Published> now;
+  std::shared_ptr<Version> old_base;
+  std::shared_ptr<const Published> old;
   {
     std::lock_guard lock(mutex_);
-    old = std::exchange(entry.base, base);
-    if (entry.owner->active == old) {
-      auto published = std::make_shared<Published>(*entry.owner);
-      published->active = base;
-      if (published->with_active) published->with_active = published_alone(base->bound);
-      now = std::move(published);
+    std::shared_ptr<Published> now;
+    if (entry.owner->active == entry.base) {
+      now = std::make_shared<Published>(*entry.owner);
+      now->active = base;
+      if (now->with_active) now->with_active = published_alone(base->bound);
     }
+    old_base = std::exchange(entry.base, std::move(base));
+    if (now) old = exchange_published(entry, std::move(now));
   }
-  if (now) publish(entry, std::move(now));
   epochs_.retire(std::move(old));
+  epochs_.retire(std::move(old_base));
+  epochs_.reclaim();
 }
 
 std::shared_ptr<const Published> Program::published(const SignatureEntry& entry) const {
@@ -78,11 +90,14 @@ void Program::rebind(SignatureEntry& entry, const BindOptions& options) {
   if (active == base || !active->bound->provisional) return;
   auto settled = std::make_shared<Published>();
   settled->active = again(*active);
+  std::shared_ptr<const Published> old;
   {
     std::lock_guard lock(mutex_);
     if (entry.owner->active != active || entry.owner->challenger) return;
+    old = exchange_published(entry, std::move(settled));
   }
-  publish(entry, std::move(settled));
+  epochs_.retire(std::move(old));
+  epochs_.reclaim();
 }
 
 void Program::set_preferred_plan(std::shared_ptr<const Plan> plan) {

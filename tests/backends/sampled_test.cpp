@@ -27,24 +27,33 @@ TEST_CASE("backends/sampled: GridSample in any mode, padding and number of axes"
           Dims grid{x[0]};
           grid.insert(grid.end(), points.begin(), points.end());
           grid.push_back(static_cast<int64_t>(x.size()) - 2);
-          p.inputs = {g.tensor(DType::kF32, x), g.tensor(DType::kF32, grid, -1.4, 1.4)};
-          if (p.inputs[1].count() > 3) {
-            p.inputs[1].as<float>()[0] = NAN;
-            p.inputs[1].as<float>()[2] = 1e30f;
+          Tensor points_at = g.tensor(DType::kF32, grid, -1.4, 1.4);
+          if (points_at.count() > 3) {
+            points_at.as<float>()[0] = NAN;
+            points_at.as<float>()[2] = 1e30f;
           }
-          INFO(mode << padding << align << to_text(x));
-          check_row("xc.sampled", p, {1e-5, 1e-5});
-          p.attrs.set("mode", std::string("nearest"));
-          for (DType type : {DType::kF32, DType::kF64, DType::kBF16, DType::kI64, DType::kBool}) {
-            p.inputs[0] = g.tensor(type, x);
-            check_row("xc.sampled", p, {});
+          Tensor wide = g.tensor(DType::kF64, grid, -1.4, 1.4);
+          if (wide.count() > 3) {
+            wide.as<double>()[1] = NAN;
+            wide.as<double>()[2] = -1e300;
+          }
+          for (const Tensor& at : {points_at, wide}) {
+            p.attrs.set("mode", std::string(mode));
+            p.inputs = {g.tensor(DType::kF32, x), at};
+            INFO(mode << padding << align << to_text(x) << name(at.dtype()));
+            check_row("xc.sampled", p, {1e-5, 1e-5});
+            p.attrs.set("mode", std::string("nearest"));
+            for (DType type : {DType::kF32, DType::kF64, DType::kBF16, DType::kI64, DType::kBool}) {
+              p.inputs[0] = g.tensor(type, x);
+              check_row("xc.sampled", p, {});
+            }
           }
         }
 }
 
-TEST_CASE("backends/sampled: a grid that is no f32 is left to the reference") {
+TEST_CASE("backends/sampled: a grid of halves is left to the reference") {
   Generator g(63);
-  for (const DType type : {DType::kF16, DType::kF64}) {
+  for (const DType type : {DType::kF16, DType::kBF16}) {
     Problem p;
     p.op = &get_op("GridSample");
     p.attrs.set("mode", std::string("nearest"));

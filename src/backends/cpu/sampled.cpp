@@ -1,5 +1,5 @@
 // Images read between their pixels, "xc.sampled": GridSample and DeformConv in f32 (RoiAlign:
-// roi_align.cpp); GridSample by the nearest pixel for elements of any type.
+// roi_align.cpp); GridSample by the nearest pixel for elements of any type. Grids are f32 or f64.
 //
 // Which pixels a point reads, and by which weight, is the same for every channel: it is worked out
 // once per point, then each channel is gathered by that.
@@ -51,11 +51,12 @@ class GridSampleBound final : public BoundKernel {
     blocks_ = ceil_div(points_, kPoints);
     tasks = checked_mul(x[0], blocks_);
     nearest_ = sampler_.mode() == GridSampler::Mode::kNearest;
+    wide_ = views_.inputs[1].dtype == DType::kF64;
     scratch_bytes = nearest_ ? kPoints * 8 : checked_mul(taps_, PointTaps::bytes(1));
     held_bytes += views_.bytes();
     if (!nearest_ && plane_ >= kMostPixels)
       fail(Status::kLimit, "a plane of {} pixels, at most {} are sampled", plane_, kMostPixels - 1);
-    plain_ = spatial_ == 2 && sampler_.mode() == GridSampler::Mode::kLinear &&
+    plain_ = !wide_ && spatial_ == 2 && sampler_.mode() == GridSampler::Mode::kLinear &&
              !sampler_.pads_reflection() && plane_ > 0;
   }
 
@@ -68,19 +69,18 @@ class GridSampleBound final : public BoundKernel {
     for (int64_t task = begin; task < end; ++task) {
       const int64_t image = task / blocks_, first = task % blocks_ * kPoints;
       const int64_t count = std::min(kPoints, points_ - first);
-      const auto* grid = static_cast<const float*>(args.buffers[1]) +
-                         (image * points_ + first) * static_cast<int64_t>(spatial_);
+      const int64_t point = image * points_ + first;
       const PointTaps taps = taps_in(args.scratch, taps_);
       if (plain_) {
+        const auto* grid = static_cast<const float*>(args.buffers[1]) + 2 * point;
         fns_.plane_taps({grid, count, x[2], x[3], sampler_.align_corners(), sampler_.pads_border()},
                         taps);
       } else {
         clear(taps);
-        for (int64_t p = 0; p < count; ++p, grid += spatial_) {
-          // A grid point names the innermost axis first.
+        for (int64_t p = 0; p < count; ++p) {
           std::array<Taps, kMostSpatial> along;
           for (size_t axis = 0; axis < spatial_; ++axis)
-            along[axis] = sampler_.at(grid[spatial_ - 1 - axis], x[axis + 2]);
+            along[axis] = sampler_.at(coordinate(args, point + p, axis), x[axis + 2]);
           int64_t next = p;
           add_taps(taps, next, along.data(), 0, 0, 1);
         }
@@ -100,9 +100,7 @@ class GridSampleBound final : public BoundKernel {
     for (int64_t task = begin; task < end; ++task) {
       const int64_t image = task / blocks_, first = task % blocks_ * kPoints;
       const int64_t count = std::min(kPoints, points_ - first);
-      const auto* point = static_cast<const float*>(args.buffers[1]) +
-                          (image * points_ + first) * static_cast<int64_t>(spatial_);
-      for (int64_t p = 0; p < count; ++p, point += spatial_) sources[p] = nearest(point);
+      for (int64_t p = 0; p < count; ++p) sources[p] = nearest(args, image * points_ + first + p);
       for (int64_t c = image * x[1]; c < (image + 1) * x[1]; ++c) {
         const T* plane = static_cast<const T*>(args.buffers[0]) + c * plane_;
         T* y = static_cast<T*>(args.buffers[2]) + c * points_ + first;
@@ -110,12 +108,19 @@ class GridSampleBound final : public BoundKernel {
       }
     }
   }
+  /// What a point of the grid, which names the innermost axis first, says of an axis.
+  double coordinate(const StepArgs& args, int64_t point, size_t axis) const {
+    const auto at =
+        point * static_cast<int64_t>(spatial_) + static_cast<int64_t>(spatial_ - 1 - axis);
+    return wide_ ? static_cast<const double*>(args.buffers[1])[at]
+                 : static_cast<double>(static_cast<const float*>(args.buffers[1])[at]);
+  }
   /// The element of a plane nearest to a grid point; -1: zero.
-  int64_t nearest(const float* point) const {
+  int64_t nearest(const StepArgs& args, int64_t point) const {
     int64_t offset = 0;
     for (size_t axis = 0; axis < spatial_; ++axis) {
       const int64_t size = views_.inputs[0].dims[axis + 2];
-      const int64_t index = sampler_.at(point[spatial_ - 1 - axis], size)[0].index;
+      const int64_t index = sampler_.at(coordinate(args, point, axis), size)[0].index;
       if (index < 0) return -1;
       offset = offset * size + index;
     }
@@ -144,6 +149,7 @@ class GridSampleBound final : public BoundKernel {
   GridSampler sampler_;
   const LineFns& fns_ = line_fns(cpu_info().isa);
   bool plain_ = false, nearest_ = false;
+  bool wide_ = false;  ///< the grid is of f64
   size_t spatial_ = 0;
   int64_t taps_ = 1, plane_ = 1, points_ = 1, blocks_ = 0;
 };
@@ -295,17 +301,19 @@ class DeformConvBound final : public BoundKernel {
 };
 
 Verdict supports_grid(const StepSpec& spec) {
+  const DType type = spec.inputs[0].dtype, grid = spec.inputs[1].dtype;
+  if (grid != DType::kF32 && grid != DType::kF64)
+    return Verdict::no(fmt::format("a grid of {}", name(grid)));
   if (spec.attrs().get_string("mode", "linear") != "nearest") {
     const size_t rank = spec.inputs[0].dims.size();
     if (rank > kMostSpatial + 2) return Verdict::no(fmt::format("{} spatial axes", rank - 2));
-    return dense_f32(spec);
+    if (type != DType::kF32)
+      return Verdict::no(fmt::format("an interpolated image of {}", name(type)));
   }
   // Elements of any type are moved.
-  const std::string reason = movable_reason(spec.inputs[0].dtype);
+  const std::string reason = movable_reason(type);
   if (!reason.empty()) return Verdict::no(reason);
-  if (spec.inputs[1].dtype != DType::kF32)
-    return Verdict::no(fmt::format("a grid of {}", name(spec.inputs[1].dtype)));
-  return dense_of(spec, DType::kF32, spec.inputs[0].dtype);
+  return dense_of(spec, grid, type);
 }
 }  // namespace
 
