@@ -119,7 +119,7 @@ struct ArgLines {
         lines(lines_of(spec, views, axis)) {}
   static Lines lines_of(const StepSpec& spec, const OperandViews& views, size_t axis) {
     const OperandView& x = views.inputs[0];
-    Dims ys = views.outputs[0].strides;
+    Dims ys = copied(views.outputs[0].strides);
     if (spec.attrs().get_int("keepdims", 1) == 0)
       ys.insert(ys.begin() + static_cast<ptrdiff_t>(axis), 0);
     return Lines(x.dims, x.strides, ys, axis);

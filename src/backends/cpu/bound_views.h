@@ -1,45 +1,48 @@
 #pragma once
 // Copies of the dims and strides a BoundKernel keeps: BindContext only borrows them.
 
+#include <span>
+#include <vector>
+
 #include "backends/step.h"
 
 namespace xc::cpu {
 
+/// Belongs to an OperandViews, which holds what it refers to.
 struct OperandView {
-  Dims dims;
-  Dims strides;
+  std::span<const int64_t> dims, strides;
   DType dtype = DType::kUndefined;
   bool present() const { return dtype != DType::kUndefined; }
   int64_t count() const { return element_count(dims); }
   TensorView at(void* data) const { return {data, dtype, dims, strides}; }
 };
 
-/// Every operand of a step with concrete dims; absent ones keep dtype kUndefined.
-struct OperandViews {
-  std::vector<OperandView> inputs, outputs;
+/// Of a view, to be changed or for a function that asks for a vector.
+inline Dims copied(std::span<const int64_t> numbers) {
+  return {numbers.begin(), numbers.end()};
+}
+
+/// Every operand of a step with concrete dims; absent ones keep dtype kUndefined. Two blocks of
+/// memory for all: binding a new shape makes one of these for most steps.
+class OperandViews {
+ public:
+  std::span<const OperandView> inputs, outputs;
+
   OperandViews() = default;
-  OperandViews(const StepSpec& spec, const BindContext& context) {
-    const auto fill = [](const std::vector<Operand>& of, std::span<const BoundOperand> bound,
-                         std::vector<OperandView>& to) {
-      XC_CHECK(bound.size() == of.size());
-      to.resize(of.size());
-      for (size_t i = 0; i < of.size(); ++i) {
-        if (!of[i].present()) continue;
-        to[i].dtype = of[i].dtype;
-        to[i].dims.assign(bound[i].dims.begin(), bound[i].dims.end());
-        to[i].strides.assign(bound[i].strides.begin(), bound[i].strides.end());
-      }
-    };
-    fill(spec.inputs, context.inputs, inputs);
-    fill(spec.outputs, context.outputs, outputs);
-  }
+  OperandViews(const StepSpec& spec, const BindContext& context);
+  OperandViews(OperandViews&&) = default;
+  OperandViews& operator=(OperandViews&&) = default;
+  OperandViews(const OperandViews&) = delete;
+  OperandViews& operator=(const OperandViews&) = delete;
+
   int64_t bytes() const {
-    int64_t total = 0;
-    for (const auto* list : {&inputs, &outputs})
-      for (const OperandView& view : *list)
-        total += static_cast<int64_t>(sizeof(view) + 16 * view.dims.size());
-    return total;
+    return static_cast<int64_t>(views_.size() * sizeof(OperandView) +
+                                numbers_.size() * sizeof(int64_t));
   }
+
+ private:
+  std::vector<OperandView> views_;  ///< inputs, then outputs
+  std::vector<int64_t> numbers_;    ///< of each its dims and its strides
 };
 
 }  // namespace xc::cpu

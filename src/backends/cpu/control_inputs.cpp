@@ -9,7 +9,7 @@ Tensor ControlInputs::tensor(size_t i) const {
   if (operand.constant) return operand.constant;
   if (!buffers_) fail(Status::kInternal, "input {} is not known before the run", i);
   const OperandView& view = views_.inputs[i];
-  Tensor out(view.dtype, view.dims);
+  Tensor out(view.dtype, copied(view.dims));
   copy_elements(view.at(buffers_[i]), out.view());
   return out;
 }

@@ -22,7 +22,8 @@ class ConvTransposeBound final : public BoundKernel {
  public:
   ConvTransposeBound(const StepSpec& spec, const BindContext& context)
       : views_(spec, context), biased_(spec.inputs.size() > 2 && spec.inputs[2].present()) {
-    const Dims &x = views_.inputs[0].dims, &w = views_.inputs[1].dims, &y = views_.outputs[0].dims;
+    const std::span<const int64_t> x = views_.inputs[0].dims, w = views_.inputs[1].dims,
+                                   y = views_.outputs[0].dims;
     axes_ = conv_transpose_axes(*spec.node, x, w, y);
     groups_ = spec.attrs().get_int("group", 1);
     in_channels_ = x[1] / groups_;

@@ -57,16 +57,16 @@ void same(const Case& c) {
 void reshape(const Case& c) {
   const OperandView &x = c.in(), &y = c.out();
   if (is_contiguous(x.dims, x.strides))
-    return c.copy(0, 0, y.dims, contiguous_strides(y.dims), 0, y.strides, 0);
+    return c.copy(0, 0, y.dims, contiguous_strides(copied(y.dims)), 0, y.strides, 0);
   if (is_contiguous(y.dims, y.strides))
-    return c.copy(0, 0, x.dims, x.strides, 0, contiguous_strides(x.dims), 0);
+    return c.copy(0, 0, x.dims, x.strides, 0, contiguous_strides(copied(x.dims)), 0);
   // Through a row-major copy.
   const int64_t bytes = element_size(x.dtype);
-  c.copy(0, 0, x.dims, x.strides, 0, contiguous_strides(x.dims), 0);
+  c.copy(0, 0, x.dims, x.strides, 0, contiguous_strides(copied(x.dims)), 0);
   if (c.pieces.empty()) return;
   c.pieces.back().to = kScratch;
   c.scratch = checked_mul(x.count(), bytes);
-  c.copy(0, 0, y.dims, contiguous_strides(y.dims), 0, y.strides, 0);
+  c.copy(0, 0, y.dims, contiguous_strides(copied(y.dims)), 0, y.strides, 0);
   c.pieces.back().from = kScratch;
 }
 
@@ -91,7 +91,8 @@ void concat(const Case& c) {
     const OperandView& x = c.in(i);
     for (size_t k = 0; k < x.dims.size(); ++k)
       if (k == axis ? start + x.dims[k] > c.out().dims[k] : x.dims[k] != c.out().dims[k])
-        fail(Status::kRange, "dims {} do not fit into {}", to_text(x.dims), to_text(c.out().dims));
+        fail(Status::kRange, "dims {} do not fit into {}", to_text(copied(x.dims)),
+             to_text(copied(c.out().dims)));
     c.copy(i, 0, x.dims, x.strides, 0, c.out().strides, start * c.out().strides[axis]);
     start += x.dims[axis];
   }
@@ -119,7 +120,7 @@ void slice(const Case& c) {
   std::vector<int64_t> axes, steps;
   if (c.control.has(3)) axes = c.control.ints(3);
   if (c.control.has(4)) steps = c.control.ints(4);
-  Dims strides = x.strides;
+  Dims strides = copied(x.strides);
   int64_t at = 0;
   for (size_t i = 0; i < starts.size(); ++i) {
     const size_t axis =

@@ -180,7 +180,7 @@ class DftBound final : public BoundKernel {
       return;
     }
     present_ = std::min(x.dims[axis_], half_given() ? plan_.length / 2 + 1 : plan_.length);
-    lines_ = x.dims;
+    lines_ = copied(x.dims);
     lines_[axis_] = lines_.back() = 1;
     count_ = element_count(lines_);
     at_a_time_ = std::clamp<int64_t>(kNumbersAtATime / plan_.room(), 1, kMostLines);

@@ -89,7 +89,7 @@ void trilu(const SimpleContext& c) {
   });
 }
 
-int64_t grid_rows(const Dims& y) {
+int64_t grid_rows(std::span<const int64_t> y) {
   return product(y, 0, y.size() - 2);
 }
 /// One at least, which compares the sizes.

@@ -192,7 +192,7 @@ class GatherElementsBound final : public BoundKernel {
       if (i != axis_ && indices.dims[i] > x.dims[i])
         fail(Status::kRange, "axis {} of the indices has {}, of the data {}", i, indices.dims[i],
              x.dims[i]);
-    moved_ = x.strides;
+    moved_ = copied(x.strides);
     moved_[axis_] = 0;
     held_bytes += views_.bytes();
   }

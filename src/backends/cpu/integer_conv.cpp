@@ -107,7 +107,7 @@ class IntegerConvBound final : public BoundKernel {
     terms_ = checked_mul(kernel_, s_.in_channels);
     out_channels_ = s_.out_channels * s_.groups;
     depthwise_ = s_.groups > 1 && s_.in_channels == 1 && s_.out_channels == 1;
-    last_ = channels_last_strides(x.dims) == x.strides;
+    last_ = std::ranges::equal(channels_last_strides(copied(x.dims)), x.strides);
     // A part of an image per thread, when it is worth it: each converts the image for itself.
     const double flops = 2.0 * static_cast<double>(plane_) * static_cast<double>(terms_) *
                          static_cast<double>(out_channels_);
@@ -195,7 +195,7 @@ class IntegerConvBound final : public BoundKernel {
     const OperandView &x = views_.inputs[roles_.x], &y = views_.outputs[0];
     const int64_t line = checked_mul(out_channels_, 4);
     if (!last_) {
-      Dims dims = x.dims;
+      Dims dims = copied(x.dims);
       dims[0] = 1;
       load_ = CopyPlan(dims, x.strides, channels_last_strides(dims), 1);
       image_at_ = place(element_count(dims));

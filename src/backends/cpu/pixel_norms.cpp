@@ -21,7 +21,7 @@ class PixelNormBound final : public BoundKernel {
         fns_(pixel_fns(cpu_info().isa)),
         groups_(groups),
         epsilon_(static_cast<double>(epsilon)) {
-    const Dims& dims = views_.inputs[0].dims;
+    const std::span<const int64_t> dims = views_.inputs[0].dims;
     channels_ = dims[1];
     pixels_ = element_count(std::span(dims).subspan(2));
     group_ = channels_ / groups_;

@@ -57,7 +57,7 @@ class PoolBound final : public BoundKernel {
     // What does not lie channels-last, through a copy that does.
     const auto stage = [&](const OperandView& v, std::array<int64_t, 5>& strides, CopyPlan& plan,
                            bool in) {
-      const Dims dense = channels_last_strides(v.dims);
+      const Dims dense = channels_last_strides(copied(v.dims));
       plan = in ? CopyPlan(v.dims, v.strides, dense, bytes)
                 : CopyPlan(v.dims, dense, v.strides, bytes);
       strides = window_strides_3d(dense);

@@ -237,7 +237,7 @@ class RecurrentBound final : public BoundKernel {
     reverse_ = direction == "reverse";
     batch_first_ = spec.attrs().get_int("layout", 0) != 0;
     linear_ = cell_ == Cell::kGru && spec.attrs().get_int("linear_before_reset", 0) != 0;
-    const Dims& x = views_.inputs[kX].dims;
+    const std::span<const int64_t> x = views_.inputs[kX].dims;
     time_ = x[batch_first_ ? 1 : 0];
     batch_ = x[batch_first_ ? 0 : 1];
     input_ = x[2];
@@ -258,7 +258,7 @@ class RecurrentBound final : public BoundKernel {
     span_ = lengths_ ? time_
                      : std::clamp<int64_t>(kSpanBytes / step_bytes, 1, std::max<int64_t>(1, time_));
     // x by rows that are dense; else staged.
-    const Dims xs = time_first(views_.inputs[kX].strides);
+    const Dims xs = time_first(copied(views_.inputs[kX].strides));
     staged_ = !(xs[2] == 1 || input_ == 1) || (batch_ > 1 && xs[1] < input_) ||
               (time_ > 1 && xs[0] < input_);
     if (staged_) {
@@ -658,7 +658,7 @@ class RecurrentBound final : public BoundKernel {
       steps_->gru_close(form(s), gates, units_, h, next, count);
     float* y = output(s.args, 0);
     if (!y) return;
-    const Dims& ys = views_.outputs[0].strides;
+    const std::span<const int64_t> ys = views_.outputs[0].strides;
     const int64_t t = at < 0 ? step : at;
     y += batch_first_ ? n * ys[0] + t * ys[1] + s.d * ys[2] : t * ys[0] + s.d * ys[1] + n * ys[2];
     y += s.u0 * ys[3];

@@ -220,7 +220,7 @@ class ReduceBound final : public BoundKernel {
     for (size_t i = 0; i < x.dims.size(); ++i) {
       if (reduced[i] && !keep) continue;
       if (k >= y.dims.size() || y.dims[k] != (reduced[i] ? 1 : x.dims[i]))
-        fail(Status::kRange, "the axes do not fit the result {}", to_text(y.dims));
+        fail(Status::kRange, "the axes do not fit the result {}", to_text(copied(y.dims)));
       if (!reduced[i]) strides[i] = y.strides[k];
       ++k;
     }

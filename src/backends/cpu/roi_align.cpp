@@ -128,7 +128,7 @@ class RoiAlignBound final : public BoundKernel {
  public:
   RoiAlignBound(const StepSpec& spec, const BindContext& context)
       : node_(spec.node), views_(spec, context) {
-    const Dims &x = views_.inputs[0].dims, &y = views_.outputs[0].dims;
+    const std::span<const int64_t> x = views_.inputs[0].dims, y = views_.outputs[0].dims;
     tasks = y[0];
     channels_ = y[1];
     down_ = y[2];

@@ -21,7 +21,7 @@ class MaxRoiPoolBound final : public BoundKernel {
  public:
   MaxRoiPoolBound(const StepSpec& spec, const BindContext& context)
       : views_(spec, context), scale_(spec.attrs().get_float("spatial_scale", 1)) {
-    const Dims &x = views_.inputs[0].dims, &y = views_.outputs[0].dims;
+    const std::span<const int64_t> x = views_.inputs[0].dims, y = views_.outputs[0].dims;
     images_ = x[0];
     channels_ = x[1];
     height_ = x[2];

@@ -3,6 +3,7 @@
 // that lie channels-last (pixel_norms.h), and of softmax where rows lie side by side.
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 
@@ -79,21 +80,29 @@ class RowsBound final : public BoundKernel {
     } else if (kind_ != Kind::kGroupNorm) {
       first = normalise_axis(spec.attrs().get_int("axis", -1), rank);
     }
-    Dims dims = x.dims, xs = x.strides, ys = y.strides;
+    std::span<const int64_t> dims = x.dims, xs = x.strides, ys = y.strides;
+    std::array<Dims, 3> parted;
     if (kind_ == Kind::kGroupNorm) {
       // [n, groups, channels of a group, ...]: a row is a group.
       const int64_t groups = groups_of(spec, dims[1]);
       group_ = dims[1] / groups;
-      for (Dims* s : {&xs, &ys}) s->insert(s->begin() + 1, (*s)[1] * group_);
-      dims[1] = group_;
-      dims.insert(dims.begin() + 1, groups);
+      const auto part = [&](Dims& to, std::span<const int64_t>& from) {
+        to.assign(from.begin(), from.end());
+        to.insert(to.begin() + 1, to[1] * group_);
+        from = to;
+      };
+      part(parted[0], dims);
+      part(parted[1], xs);
+      part(parted[2], ys);
+      parted[0][1] = groups;
+      parted[0][2] = group_;
       first = 2;
       last = rank + 1;
     }
-    const auto row_dims = std::span(dims).subspan(first, last - first);
+    const auto row_dims = dims.subspan(first, last - first);
     n_ = element_count(row_dims);
-    const auto row_x = std::span(xs).subspan(first, last - first);
-    const auto row_y = std::span(ys).subspan(first, last - first);
+    const auto row_x = xs.subspan(first, last - first);
+    const auto row_y = ys.subspan(first, last - first);
     stage_x_ = !is_contiguous(row_dims, row_x);
     stage_y_ = !is_contiguous(row_dims, row_y);
     if (stage_x_ || stage_y_) {
@@ -101,6 +110,7 @@ class RowsBound final : public BoundKernel {
       gather_ = CopyPlan(row_dims, row_x, dense, 4);
       scatter_ = CopyPlan(row_dims, dense, row_y, 4);
     }
+    for (Dims* list : {&outer_dims_, &outer_x_, &outer_y_}) list->reserve(dims.size());
     for (size_t i = 0; i < dims.size(); ++i)
       if (i < first || i >= last) {
         outer_dims_.push_back(dims[i]);
@@ -228,7 +238,7 @@ class RowsBound final : public BoundKernel {
       for (size_t axis = 0; axis < first; ++axis)
         if (over[axis] != 0 && x.dims[axis] != 1)
           fail(Status::kUnsupported, "unsupported: a scale that differs between rows");
-      const auto row_dims = std::span(x.dims).subspan(first);
+      const auto row_dims = x.dims.subspan(first);
       const auto row_strides = std::span<const int64_t>(over).subspan(first);
       if (!is_contiguous(row_dims, row_strides)) {
         const Dims dense = contiguous_strides(Dims(row_dims.begin(), row_dims.end()));

@@ -41,7 +41,7 @@ class GridSampleBound final : public BoundKernel {
  public:
   GridSampleBound(const StepSpec& spec, const BindContext& context)
       : views_(spec, context), sampler_(*spec.node) {
-    const Dims &x = views_.inputs[0].dims, &y = views_.outputs[0].dims;
+    const std::span<const int64_t> x = views_.inputs[0].dims, y = views_.outputs[0].dims;
     spatial_ = x.size() - 2;
     for (size_t axis = 0; axis < spatial_; ++axis) {
       taps_ = checked_mul(taps_, static_cast<int64_t>(sampler_.taps()));
@@ -65,7 +65,7 @@ class GridSampleBound final : public BoundKernel {
       return with_element_bytes(element_size(views_.inputs[0].dtype), [&](auto element) {
         run_nearest<decltype(element)>(args, begin, end);
       });
-    const Dims& x = views_.inputs[0].dims;
+    const std::span<const int64_t> x = views_.inputs[0].dims;
     for (int64_t task = begin; task < end; ++task) {
       const int64_t image = task / blocks_, first = task % blocks_ * kPoints;
       const int64_t count = std::min(kPoints, points_ - first);
@@ -95,7 +95,7 @@ class GridSampleBound final : public BoundKernel {
   /// Elements are moved, whatever they are.
   template <class T>
   void run_nearest(const StepArgs& args, int64_t begin, int64_t end) const {
-    const Dims& x = views_.inputs[0].dims;
+    const std::span<const int64_t> x = views_.inputs[0].dims;
     auto* sources = static_cast<int64_t*>(args.scratch);
     for (int64_t task = begin; task < end; ++task) {
       const int64_t image = task / blocks_, first = task % blocks_ * kPoints;

@@ -177,7 +177,7 @@ struct ElementsPlan {
   ElementsPlan(const StepSpec& spec, const OperandViews& views)
       : data(spec, views),
         axis(normalise_axis(spec.attrs().get_int("axis", 0), views.inputs[0].dims.size())),
-        moved(views.outputs[0].strides) {
+        moved(copied(views.outputs[0].strides)) {
     moved[axis] = 0;
   }
   CopyOfData data;
@@ -231,8 +231,9 @@ void scatter_nd(const SimpleContext& c, const CopyOfData& data) {
   const std::span<const int64_t> given = updates.dims;
   if (given.size() != outer + inner.size() || !std::ranges::equal(given.first(outer), picks) ||
       !std::ranges::equal(given.subspan(outer), inner))
-    fail(Status::kRange, "updates have dims {}, expected {} followed by {}", to_text(updates.dims),
-         to_text(Dims(picks.begin(), picks.end())), to_text(Dims(inner.begin(), inner.end())));
+    fail(Status::kRange, "updates have dims {}, expected {} followed by {}",
+         to_text(copied(updates.dims)), to_text(Dims(picks.begin(), picks.end())),
+         to_text(Dims(inner.begin(), inner.end())));
   data.run(c);
   const auto from_strides = std::span(updates.strides).subspan(outer),
              to_strides = std::span(y.strides).subspan(depth);

@@ -24,12 +24,12 @@ struct OneHotPlan {
     depth = y.dims[axis];
     step = y.strides[axis];
     off = CopyPlan(y.dims, Dims(y.dims.size(), 0), y.strides, element_size(y.dtype));
-    Dims dims = y.dims;
-    strides = y.strides;
+    Dims dims = copied(y.dims);
+    strides = copied(y.strides);
     dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(axis));
     strides.erase(strides.begin() + static_cast<std::ptrdiff_t>(axis));
-    if (dims != indices.dims)
-      fail(Status::kRange, "indices have dims {}, expected {}", to_text(indices.dims),
+    if (!std::ranges::equal(dims, indices.dims))
+      fail(Status::kRange, "indices have dims {}, expected {}", to_text(copied(indices.dims)),
            to_text(dims));
   }
   int64_t depth, step;

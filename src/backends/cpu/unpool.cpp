@@ -18,12 +18,12 @@ namespace {
 class MaxUnpoolBound final : public BoundKernel {
  public:
   MaxUnpoolBound(const StepSpec& spec, const BindContext& context) : views_(spec, context) {
-    const Dims& x = views_.inputs[0].dims;
+    const std::span<const int64_t> x = views_.inputs[0].dims;
     WindowAttrs window = window_attrs(*spec.node, x.size() - 2);
-    read_ = x;
+    read_ = copied(x);
     for (size_t i = 0; i + 2 < x.size(); ++i) read_[i + 2] = unpooled(window, i, x[i + 2]);
     elements_ = element_count(read_);
-    strides_ = contiguous_strides(views_.outputs[0].dims);
+    strides_ = contiguous_strides(copied(views_.outputs[0].dims));
     held_bytes += views_.bytes() + static_cast<int64_t>(16 * x.size());
   }
 
@@ -32,7 +32,7 @@ class MaxUnpoolBound final : public BoundKernel {
     void* const y = args.buffers[views_.inputs.size()];
     std::memset(y, 0, static_cast<size_t>(views_.outputs[0].count() * element_size(type)));
     const auto* indices = static_cast<const int64_t*>(args.buffers[1]);
-    const bool direct = read_ == views_.outputs[0].dims;
+    const bool direct = std::ranges::equal(read_, views_.outputs[0].dims);
     dispatch_storage(type, [&]<class T>() {
       const auto* x = static_cast<const T*>(args.buffers[0]);
       for (int64_t i = 0, n = views_.inputs[0].count(); i < n; ++i) {
@@ -47,12 +47,12 @@ class MaxUnpoolBound final : public BoundKernel {
  private:
   /// Of an element of what was pooled in a result of other dims.
   int64_t place_of(int64_t index) const {
-    const Dims& dims = views_.outputs[0].dims;
+    const std::span<const int64_t> dims = views_.outputs[0].dims;
     int64_t rest = index, to = 0;
     for (size_t axis = read_.size(); axis-- > 0; rest /= read_[axis]) {
       const int64_t at = rest % read_[axis];
       if (at >= dims[axis])
-        fail(Status::kRange, "index {} lies outside the output {}", index, to_text(dims));
+        fail(Status::kRange, "index {} lies outside the output {}", index, to_text(copied(dims)));
       to += at * strides_[axis];
     }
     return to;
@@ -93,8 +93,8 @@ class Col2ImBound final : public BoundKernel {
     block_ = element_count(block);
     positions_ = d.output * h.output * w.output;
     if (x.dims[0] != y.dims[0] || x.dims[1] != y.dims[1] * block_ || x.dims[2] != positions_)
-      fail(Status::kRange, "columns {}: blocks {} in an image {}", to_text(x.dims), to_text(block),
-           to_text(y.dims));
+      fail(Status::kRange, "columns {}: blocks {} in an image {}", to_text(copied(x.dims)),
+           to_text(block), to_text(copied(y.dims)));
     tasks = y.dims[0] * y.dims[1];
     held_bytes += views_.bytes() + 256;
   }
