@@ -417,6 +417,19 @@ Emitter::VectorLoop Emitter::open_vector_loop(const For& loop) {
   return out;
 }
 
+// What the variable of a loop over a block of elements is below in all of them, or more; null where
+// its bounds are constants.
+Value* Emitter::limit_of(const For& loop) {
+  if (is_const(loop.begin) && is_const(loop.end)) return nullptr;
+  if (loop.end->op != Op::kMin) return value(loop.end).v;
+  Value* limit = nullptr;
+  for (const Expr& end : loop.end->args) {
+    Value* const one = value(end).v;
+    limit = limit ? b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, limit, one) : one;
+  }
+  return limit;
+}
+
 // Does a block feed reductions in lanes, those declared in it included?
 bool Emitter::reduces(const Block& body) const {
   bool out = false;
@@ -441,6 +454,7 @@ void Emitter::join_front(Builder& front, llvm::BasicBlock* main) {
 
 void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
   VectorLoop state = open_vector_loop(loop);
+  state.limit = limit_of(loop);
   const int groups = reduces(loop.body) ? kReductionAccumulators : 1;  // partial vectors
   // Everything runs only when there is an iteration, so that hoisted loads are in range.
   const Carried carried = carried_by(loop.body);
@@ -485,12 +499,14 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
       middle = multiple_of(step);
       counted_loop(begin, middle, integer(step), carried, [&](Value* v) {
         for (int group = 0; group < groups; ++group) iteration(v, group);
+        fetch_streams_ahead();
       });
     }
     Value* const whole = multiple_of(loop.factor);
     if (!four_times || divisor % step != 0)
       counted_loop(middle, whole, integer(loop.factor), carried, [&](Value* v) {
         iteration(v, 0);
+        fetch_streams_ahead();
         turn(partials, 1);
       });
     state.group = 0;

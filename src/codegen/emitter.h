@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -80,6 +81,7 @@ class Emitter {
   void vector_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   struct VectorLoop;
   VectorLoop open_vector_loop(const loop::For& loop);
+  llvm::Value* limit_of(const loop::For& loop);
   bool reduces(const loop::Block& body) const;
   static bool has_loop(const loop::Block& body);
   static size_t weight(const loop::Block& body);
@@ -161,7 +163,10 @@ class Emitter {
   llvm::Value* mask_for(uint32_t buffer, const std::vector<loop::Index>& indices, const Val& guard);
   llvm::Value* lane_pointers(const Address& at, llvm::Type* element, llvm::Value* mask);
   void fetch_later(const loop::Node& node, const Address& at);
+  void fetch(llvm::Value* address, uint64_t ahead, int level);
   void fetch_ahead();
+  void fetch_streams_ahead();
+  bool is_stream(const loop::BufferDecl& buffer) const;
   llvm::Value* load_vector(const Address& at, llvm::Type* element, llvm::Value* mask);
   bool by_words(llvm::Value* mask, llvm::Type* element) const;
   llvm::Value* load_words(llvm::Value* base, llvm::FixedVectorType* type, llvm::Value* mask);
@@ -215,6 +220,7 @@ class Emitter {
     int lanes = 0;
     llvm::Value* first = nullptr;    // value of the variable at lane 0
     llvm::Value* mask = nullptr;     // active lanes, null: all
+    llvm::Value* limit = nullptr;    // of the variable in all blocks of the loop; null: constant
     int group = 0;                   // which of the four partial results is fed
     IdSet vars, regs, accs, stored;  // defined or stored inside
     size_t nesting = 0;              // serial loops open inside
@@ -223,6 +229,7 @@ class Emitter {
     std::unordered_map<const void*, llvm::Value*> pointers;  // by address of the index list
     std::unordered_map<const loop::Node*, bool> invariant;
     std::vector<std::pair<const loop::Node*, llvm::Value*>> fetches;  // fetch_later()
+    std::map<uint32_t, std::map<int, llvm::Value*>> streams;          // by buffer and group
     Builder* front = nullptr;                                         // where hoisted code goes
   };
   bool is_invariant(const loop::Expr& e);
