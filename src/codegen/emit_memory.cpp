@@ -272,6 +272,14 @@ void Emitter::fetch_later(const Node& node, const Address& at) {
     if (is_stream(buffer)) vector_->streams[node.id].try_emplace(vector_->group, at.base);
     return;
   }
+  if (vector_->block && vector_->block->buffer == node.id) {
+    auto& rows = vector_->block->rows;
+    const auto same = [&](const auto& row) {
+      return same_affine(row.first->indices, node.indices);
+    };
+    if (std::ranges::none_of(rows, same)) rows.emplace_back(&node, at.base);
+    return;
+  }
   // Dense rows: the loop goes over all of one.
   const For& loop = *vector_->loop;
   const Stride& row = buffer.strides[buffer.strides.size() - 2];
@@ -292,8 +300,8 @@ bool Emitter::is_stream(const BufferDecl& buffer) const {
          vector_->group * vector_->lanes * element_size(buffer.type) % kLine == 0;
 }
 
-void Emitter::fetch(Value* address, uint64_t ahead, int level) {
-  Value* const at = b_.CreateConstGEP1_64(b_.getInt8Ty(), address, ahead);
+void Emitter::fetch(Value* address, Value* ahead, int level) {
+  Value* const at = b_.CreateGEP(b_.getInt8Ty(), address, ahead);
   b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {at->getType()},
                      {at, b_.getInt32(0), b_.getInt32(level), b_.getInt32(1)});
 }
@@ -304,7 +312,7 @@ void Emitter::fetch(Value* address, uint64_t ahead, int level) {
 // took the buffers that the loads wait in, 1.2 to 1.5 times as long. What the second level holds
 // must not be fetched, 1.7 times as long.
 void Emitter::fetch_streams_ahead() {
-  constexpr uint64_t kAhead = 2 << 10;  // bytes
+  constexpr int64_t kAhead = 2 << 10;  // bytes
   constexpr int64_t kSecondLevel = 2 << 20;
   constexpr int kToSecondLevel = 2;  // as LLVM counts: "locality"
   const auto streams = std::exchange(vector_->streams, {});
@@ -313,19 +321,77 @@ void Emitter::fetch_streams_ahead() {
   for (const auto& [buffer, lines] : streams) bytes += element_size(kernel_.buffers[buffer].type);
   when(vector_->front->CreateICmpSGT(vector_->limit, integer(kSecondLevel / bytes)), {}, [&] {
     for (const auto& [buffer, lines] : streams)
-      for (const auto& [group, address] : lines) fetch(address, kAhead, kToSecondLevel);
+      for (const auto& [group, address] : lines) fetch(address, integer(kAhead), kToSecondLevel);
   });
 }
 
+// The rows of a buffer of two axes that a vector loop reads side by side.
+std::vector<const Node*> Emitter::rows_read(const For& loop, uint32_t buffer) const {
+  std::vector<const Node*> out;
+  visit_statements(loop.body, [&](const Stmt& stmt) {
+    visit_exprs(stmt, [&](const Expr& root) {
+      visit_nodes(root, [&](const Expr& e) {
+        if (e->op != Op::kLoad || e->id != buffer || e->indices.size() != 2) return;
+        const auto same = [&](const Node* row) { return same_affine(row->indices, e->indices); };
+        if (e->indices[0].is_affine() && std::ranges::none_of(out, same)) out.push_back(e.get());
+      });
+    });
+  });
+  return out;
+}
+
+// A block of rows that is read twice comes from memory the first time, while nothing is computed
+// that memory would wait for, and the second time from the second-level cache, while memory waits.
+// So each pass over a block fetches half of the next one: 40 MB by rows of 4000 bytes, X'(Xv), take
+// 0.81 of the time, by rows of 2000 bytes with four columns 0.85 (Xeon with AMX).
+std::optional<Emitter::BlockFetch> Emitter::block_fetch(const For& loop) {
+  constexpr int64_t kFewestRows = 16, kSecondLevel = 2 << 20;  // bytes
+  if (target_.family != Family::kX86) return std::nullopt;
+  for (uint32_t id = 0; id < kernel_.buffers.size(); ++id) {
+    const BufferDecl& buffer = kernel_.buffers[id];
+    if (buffer.access != Access::kIn || buffer.strides.size() != 2 || buffer.strides[0].is_param ||
+        buffer.strides[0].value <= 0)
+      continue;
+    const std::vector<const Node*> rows = rows_read(loop, id);
+    if (rows.size() < 2) continue;
+    for (const OpenLoop& open : open_loops_) {
+      const int64_t block = rows[0]->indices[0].affine.coefficient(open.loop->var);
+      if (block < kFewestRows || !open.limit) continue;
+      std::vector<const For*> passes;
+      visit_statements(open.loop->body, [&](const Stmt& stmt) {
+        const auto* pass = std::get_if<For>(&stmt.node);
+        if (pass && pass->kind == LoopKind::kVector && rows_read(*pass, id).size() >= 2)
+          passes.push_back(pass);
+      });
+      if (passes.size() != 2) continue;
+      const int64_t bytes = block * buffer.strides[0].value * element_size(buffer.type);
+      Value* const far = b_.CreateICmpSGT(open.limit, integer(kSecondLevel / bytes));
+      return BlockFetch{.buffer = id,
+                        .ahead = b_.CreateSelect(far, integer(bytes), integer(0)),
+                        .second = passes[1] == &loop,
+                        .rows = {}};
+    }
+  }
+  return std::nullopt;
+}
+
+void Emitter::fetch_block_ahead() {
+  if (!vector_->block) return;
+  BlockFetch& block = *vector_->block;
+  const size_t half = block.rows.size() / 2;
+  for (size_t k = 0; k < block.rows.size(); ++k)
+    if ((k >= half) == block.second) fetch(block.rows[k].second, block.ahead, kToSecondLevel);
+  block.rows.clear();
+}
+
 void Emitter::fetch_ahead() {
-  constexpr uint64_t kAhead = 8 << 10;  // bytes
-  constexpr int kToFirstLevel = 3;      // as LLVM counts: "locality"
+  constexpr int64_t kAhead = 8 << 10;  // bytes
   const auto rows_of = [&](uint32_t buffer) {
     return std::count_if(vector_->fetches.begin(), vector_->fetches.end(),
                          [&](const auto& fetch) { return fetch.first->id == buffer; });
   };
   for (const auto& [node, address] : vector_->fetches) {
-    if (rows_of(node->id) >= 2) fetch(address, kAhead, kToFirstLevel);
+    if (rows_of(node->id) >= 2) fetch(address, integer(kAhead), kToFirstLevel);
   }
   vector_->fetches.clear();
 }

@@ -250,12 +250,14 @@ void Emitter::counted_loop(Value* begin, Value* end, Value* step, const Carried&
 void Emitter::serial_loop(const For& loop, Value* begin, Value* end) {
   if (product(loop, begin, end)) return;
   begin = transposing_copy(loop, begin, end);
+  if (!vector_ && loop.kind != LoopKind::kParallel) open_loops_.push_back({&loop, limit_of(loop)});
   if (vector_) ++vector_->nesting;
   counted_loop(begin, end, b_.getInt64(1), carried_by(loop.body), [&](Value* v) {
     vars_[loop.var.id] = v;
     block(loop.body);
   });
   if (vector_) --vector_->nesting;
+  if (!vector_ && loop.kind != LoopKind::kParallel) open_loops_.pop_back();
 }
 
 // Where the whole steps from `begin` on end.
@@ -455,6 +457,7 @@ void Emitter::join_front(Builder& front, llvm::BasicBlock* main) {
 void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
   VectorLoop state = open_vector_loop(loop);
   state.limit = limit_of(loop);
+  state.block = block_fetch(loop);
   const int groups = reduces(loop.body) ? kReductionAccumulators : 1;  // partial vectors
   // Everything runs only when there is an iteration, so that hoisted loads are in range.
   const Carried carried = carried_by(loop.body);
@@ -500,6 +503,7 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
       counted_loop(begin, middle, integer(step), carried, [&](Value* v) {
         for (int group = 0; group < groups; ++group) iteration(v, group);
         fetch_streams_ahead();
+        fetch_block_ahead();
       });
     }
     Value* const whole = multiple_of(loop.factor);
@@ -507,6 +511,7 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
       counted_loop(middle, whole, integer(loop.factor), carried, [&](Value* v) {
         iteration(v, 0);
         fetch_streams_ahead();
+        fetch_block_ahead();
         turn(partials, 1);
       });
     state.group = 0;

@@ -78,6 +78,13 @@ class Emitter {
   void serial_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   llvm::Value* behind_whole(llvm::Value* begin, llvm::Value* end, int64_t step);
   void unrolled_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
+  // What a vector loop over rows of a block fetches of the next block: emit_memory.cpp.
+  struct BlockFetch {
+    uint32_t buffer = 0;
+    llvm::Value* ahead = nullptr;  // bytes from a row to the one in its place in the next block
+    bool second = false;           // of the two passes over a block
+    std::vector<std::pair<const loop::Node*, llvm::Value*>> rows;  // of an iteration
+  };
   void vector_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   struct VectorLoop;
   VectorLoop open_vector_loop(const loop::For& loop);
@@ -163,9 +170,12 @@ class Emitter {
   llvm::Value* mask_for(uint32_t buffer, const std::vector<loop::Index>& indices, const Val& guard);
   llvm::Value* lane_pointers(const Address& at, llvm::Type* element, llvm::Value* mask);
   void fetch_later(const loop::Node& node, const Address& at);
-  void fetch(llvm::Value* address, uint64_t ahead, int level);
+  void fetch(llvm::Value* address, llvm::Value* ahead, int level);
   void fetch_ahead();
   void fetch_streams_ahead();
+  std::vector<const loop::Node*> rows_read(const loop::For& loop, uint32_t buffer) const;
+  std::optional<BlockFetch> block_fetch(const loop::For& loop);
+  void fetch_block_ahead();
   bool is_stream(const loop::BufferDecl& buffer) const;
   llvm::Value* load_vector(const Address& at, llvm::Type* element, llvm::Value* mask);
   bool by_words(llvm::Value* mask, llvm::Type* element) const;
@@ -230,11 +240,21 @@ class Emitter {
     std::unordered_map<const loop::Node*, bool> invariant;
     std::vector<std::pair<const loop::Node*, llvm::Value*>> fetches;  // fetch_later()
     std::map<uint32_t, std::map<int, llvm::Value*>> streams;          // by buffer and group
-    Builder* front = nullptr;                                         // where hoisted code goes
+    std::optional<BlockFetch> block;
+    Builder* front = nullptr;  // where hoisted code goes
   };
   bool is_invariant(const loop::Expr& e);
   // Runs `emit` in front of the vector loop, as scalar code.
   llvm::Value* hoist(const std::function<llvm::Value*()>& emit);
+
+  // Serial loops around what is emitted, outside of vector loops.
+  struct OpenLoop {
+    const loop::For* loop;
+    llvm::Value* limit;  // limit_of(), may be null
+  };
+  std::vector<OpenLoop> open_loops_;
+  // Levels to fetch to, as LLVM's prefetch counts: its "locality".
+  static constexpr int kToFirstLevel = 3, kToSecondLevel = 2;
 
   const loop::Kernel& kernel_;
   const Target& target_;

@@ -351,6 +351,66 @@ TEST_CASE("codegen/api: several short rows at a time are fetched ahead, one is n
   }
 }
 
+TEST_CASE(
+    "codegen/api: streams, and blocks that are read twice, are fetched into the second level") {
+  const auto fetches = [](const std::string& text, const std::string& target) {
+    const auto full = test::jit(text, target, XC_JIT_WANT_ASSEMBLY);
+    REQUIRE(full.error == "");
+    return full.assembly.find("prefetcht1") != std::string::npos;
+  };
+  const std::string streams = R"(kernel streams(n) {
+      in x: f32[1]
+      in y: f32[1]
+      out z: f32[1]
+      parallel b = 0 .. ((n + 16383) / 16384) {
+        acc a: f32 sum lanes
+        vector(16) i = (b * 16384) .. min(((b * 16384) + 16384), n) {
+          a <- (x[i] * y[i])
+        }
+        z[b] = a
+      }
+    })";
+  // `step`: rows between the two of the second pass; 0 = it reads one.
+  const auto blocks = [](int64_t block, int64_t step, const char* end = "n", int64_t row = 1000) {
+    return fmt::format(R"(kernel blocks(n) {{
+      in x: f32[{3}, 1]
+      in v: f32[1]
+      out y: f32[1]
+      scratch t: f32[64; 1]
+      vector(16) i = 0 .. 1000 {{
+        y[i] = 0:f32
+      }}
+      for b = 0 .. {2} {{
+        for r = 0 .. 4 {{
+          acc s: f32 dot lanes16
+          acc q: f32 dot lanes16
+          vector(16) k = 0 .. 1000 {{
+            s <- x[{0}*b + r, k], v[k]
+            q <- x[{0}*b + 4 + r, k], v[k]
+          }}
+          t[r] = s
+          t[4 + r] = q
+        }}
+        for g = 0 .. 4 {{
+          vector(16) j = 0 .. 1000 {{
+            y[j] = fma(x[{0}*b + {1} + g, j], t[4 + g], fma(x[{0}*b + g, j], t[g], y[j]))
+          }}
+        }}
+      }}
+    }})",
+                       block, step, end, row);
+  };
+  for (const std::string target : {"x86-64-v2", "x86-64-v3", "x86-64-v4"}) {
+    CAPTURE(target);
+    CHECK(fetches(streams, target));
+    CHECK(fetches(blocks(64, 4), target));
+    CHECK_FALSE(fetches(blocks(64, 0), target));
+    CHECK_FALSE(fetches(blocks(64, 4, "n", 0), target));  // one row for all
+    CHECK_FALSE(fetches(blocks(64, 4, "4"), target));
+    CHECK_FALSE(fetches(blocks(8, 4), target));  // blocks as small as what the hardware looks ahead
+  }
+}
+
 TEST_CASE("codegen/api: lanes below any limit, the furthest ones too") {
   const Kernel kernel = parse(R"(kernel below(n) {
       in l: i64[1]
