@@ -306,20 +306,24 @@ void Emitter::fetch(Value* address, Value* ahead, int level) {
                      {at, b_.getInt32(0), b_.getInt32(level), b_.getInt32(1)});
 }
 
+// Behind the last iteration that is written side by side with others.
+void Emitter::fetch_far_ahead() {
+  fetch_streams_ahead();
+  fetch_block_ahead();
+}
+
 // Several streams from beyond the second-level cache are more than the hardware keeps ahead of:
-// sums over three of 40 MB take 0.92 and (three sums) 0.84 of the time with this, a product of two
-// 0.9 (Xeon with AMX; 1 and 2 KiB ahead are alike). It goes to the second level: to the first it
-// took the buffers that the loads wait in, 1.2 to 1.5 times as long. What the second level holds
-// must not be fetched, 1.7 times as long.
+// sums over three of 40 MB take 0.93 to 0.97 and (three sums) 0.85 of the time with this, SwiGLU of
+// 84 MB 0.86 (Xeon with AMX). It goes to the second level: to the first it took the buffers that
+// the loads wait in, 1.2 to 1.5 times as long. What the second level holds must not be fetched, 1.7
+// times as long.
 void Emitter::fetch_streams_ahead() {
   constexpr int64_t kAhead = 2 << 10;  // bytes
-  constexpr int64_t kSecondLevel = 2 << 20;
-  constexpr int kToSecondLevel = 2;  // as LLVM counts: "locality"
   const auto streams = std::exchange(vector_->streams, {});
   if (streams.empty()) return;
   int64_t bytes = 0;  // per element of the loop
   for (const auto& [buffer, lines] : streams) bytes += element_size(kernel_.buffers[buffer].type);
-  when(vector_->front->CreateICmpSGT(vector_->limit, integer(kSecondLevel / bytes)), {}, [&] {
+  when(vector_->front->CreateICmpSGT(vector_->limit, integer(kSecondLevelBytes / bytes)), {}, [&] {
     for (const auto& [buffer, lines] : streams)
       for (const auto& [group, address] : lines) fetch(address, integer(kAhead), kToSecondLevel);
   });
@@ -343,9 +347,9 @@ std::vector<const Node*> Emitter::rows_read(const For& loop, uint32_t buffer) co
 // A block of rows that is read twice comes from memory the first time, while nothing is computed
 // that memory would wait for, and the second time from the second-level cache, while memory waits.
 // So each pass over a block fetches half of the next one: 40 MB by rows of 4000 bytes, X'(Xv), take
-// 0.81 of the time, by rows of 2000 bytes with four columns 0.85 (Xeon with AMX).
+// 0.81 of the time, by rows of 2000 bytes with four columns 0.88 (Xeon with AMX).
 std::optional<Emitter::BlockFetch> Emitter::block_fetch(const For& loop) {
-  constexpr int64_t kFewestRows = 16, kSecondLevel = 2 << 20;  // bytes
+  constexpr int64_t kFewestRows = 16;
   if (target_.family != Family::kX86) return std::nullopt;
   for (uint32_t id = 0; id < kernel_.buffers.size(); ++id) {
     const BufferDecl& buffer = kernel_.buffers[id];
@@ -365,7 +369,7 @@ std::optional<Emitter::BlockFetch> Emitter::block_fetch(const For& loop) {
       });
       if (passes.size() != 2) continue;
       const int64_t bytes = block * buffer.strides[0].value * element_size(buffer.type);
-      Value* const far = b_.CreateICmpSGT(open.limit, integer(kSecondLevel / bytes));
+      Value* const far = b_.CreateICmpSGT(open.limit, integer(kSecondLevelBytes / bytes));
       return BlockFetch{.buffer = id,
                         .ahead = b_.CreateSelect(far, integer(bytes), integer(0)),
                         .second = passes[1] == &loop,

@@ -502,16 +502,14 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
       middle = multiple_of(step);
       counted_loop(begin, middle, integer(step), carried, [&](Value* v) {
         for (int group = 0; group < groups; ++group) iteration(v, group);
-        fetch_streams_ahead();
-        fetch_block_ahead();
+        fetch_far_ahead();
       });
     }
     Value* const whole = multiple_of(loop.factor);
     if (!four_times || divisor % step != 0)
       counted_loop(middle, whole, integer(loop.factor), carried, [&](Value* v) {
         iteration(v, 0);
-        fetch_streams_ahead();
-        fetch_block_ahead();
+        fetch_far_ahead();
         turn(partials, 1);
       });
     state.group = 0;

@@ -172,6 +172,7 @@ class Emitter {
   void fetch_later(const loop::Node& node, const Address& at);
   void fetch(llvm::Value* address, llvm::Value* ahead, int level);
   void fetch_ahead();
+  void fetch_far_ahead();
   void fetch_streams_ahead();
   std::vector<const loop::Node*> rows_read(const loop::For& loop, uint32_t buffer) const;
   std::optional<BlockFetch> block_fetch(const loop::For& loop);
@@ -255,6 +256,8 @@ class Emitter {
   std::vector<OpenLoop> open_loops_;
   // Levels to fetch to, as LLVM's prefetch counts: its "locality".
   static constexpr int kToFirstLevel = 3, kToSecondLevel = 2;
+  // What a loop reads is fetched into the second level where it is more than that holds.
+  static constexpr int64_t kSecondLevelBytes = 2 << 20;
 
   const loop::Kernel& kernel_;
   const Target& target_;

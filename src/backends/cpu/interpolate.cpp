@@ -221,10 +221,9 @@ class InterpolateBound final : public BoundKernel {
       : spec_(spec), views_(spec, context), order_(memory_order(views_.outputs[0])) {
     const OperandView &x = views_.inputs[0], &y = views_.outputs[0];
     if (y.count() == 0) return;
-    x_dims_ = permuted(copied(x.dims), order_);
-    y_dims_ = permuted(copied(y.dims), order_);
-    const Dims x_strides = permuted(copied(x.strides), order_),
-               y_strides = permuted(copied(y.strides), order_);
+    x_dims_ = permuted(x.dims, order_);
+    y_dims_ = permuted(y.dims, order_);
+    const Dims x_strides = permuted(x.strides, order_), y_strides = permuted(y.strides, order_);
     // What does not lie in the order of the result is brought there first, or last.
     if (!is_contiguous(x_dims_, x_strides)) {
       gathers_ = true;

@@ -383,8 +383,8 @@ class MappedBound final : public BoundKernel {
       return {{1}, {1}, std::move(sources), {}};
     }
     const std::vector<size_t> order = memory_order(y);
-    MappedSpace space{permuted(copied(y.dims), order),
-                      permuted(copied(y.strides), order),
+    MappedSpace space{permuted(y.dims, order),
+                      permuted(y.strides, order),
                       permuted(std::move(sources), order),
                       {}};
     space.merge();

@@ -23,7 +23,7 @@ class PixelNormBound final : public BoundKernel {
         epsilon_(static_cast<double>(epsilon)) {
     const std::span<const int64_t> dims = views_.inputs[0].dims;
     channels_ = dims[1];
-    pixels_ = element_count(std::span(dims).subspan(2));
+    pixels_ = element_count(dims.subspan(2));
     group_ = channels_ / groups_;
     task_groups_ = std::clamp<int64_t>(ceil_div(kTaskChannels, group_), 1, groups_);
     parts_ = ceil_div(groups_, task_groups_);

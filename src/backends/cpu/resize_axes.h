@@ -13,9 +13,10 @@ namespace xc::cpu {
 /// order of its memory, row-major or channels-last.
 std::vector<size_t> memory_order(const OperandView& y);
 
-template <class T>
-std::vector<T> permuted(const std::vector<T>& values, const std::vector<size_t>& order) {
-  std::vector<T> out;
+/// Of a vector or a span, as a vector.
+template <class Values>
+auto permuted(const Values& values, const std::vector<size_t>& order) {
+  std::vector<typename Values::value_type> out;
   for (size_t i : order) out.push_back(values[i]);
   return out;
 }

@@ -106,7 +106,7 @@ class RowsBound final : public BoundKernel {
     stage_x_ = !is_contiguous(row_dims, row_x);
     stage_y_ = !is_contiguous(row_dims, row_y);
     if (stage_x_ || stage_y_) {
-      const Dims dense = contiguous_strides(Dims(row_dims.begin(), row_dims.end()));
+      const Dims dense = contiguous_strides(copied(row_dims));
       gather_ = CopyPlan(row_dims, row_x, dense, 4);
       scatter_ = CopyPlan(row_dims, dense, row_y, 4);
     }
@@ -241,7 +241,7 @@ class RowsBound final : public BoundKernel {
       const auto row_dims = x.dims.subspan(first);
       const auto row_strides = std::span<const int64_t>(over).subspan(first);
       if (!is_contiguous(row_dims, row_strides)) {
-        const Dims dense = contiguous_strides(Dims(row_dims.begin(), row_dims.end()));
+        const Dims dense = contiguous_strides(copied(row_dims));
         affine_copy_[i] = CopyPlan(row_dims, row_strides, dense, 4);
         affine_staged_[i] = true;
         affine_bytes_ = align_up(n_ * 4, 64);
