@@ -324,8 +324,13 @@ void Emitter::fetch_streams_ahead() {
   int64_t bytes = 0;  // per element of the loop
   for (const auto& [buffer, lines] : streams) bytes += element_size(kernel_.buffers[buffer].type);
   when(vector_->front->CreateICmpSGT(vector_->limit, integer(kSecondLevelBytes / bytes)), {}, [&] {
-    for (const auto& [buffer, lines] : streams)
-      for (const auto& [group, address] : lines) fetch(address, integer(kAhead), kToSecondLevel);
+    for (const auto& [buffer, lines] : streams) {
+      // By the first one's address: each would be computed in the loop.
+      const auto& [first, address] = *lines.begin();
+      const int64_t bytes_of_group = vector_->lanes * element_size(kernel_.buffers[buffer].type);
+      for (const auto& [group, other] : lines)
+        fetch(address, integer(kAhead + (group - first) * bytes_of_group), kToSecondLevel);
+    }
   });
 }
 

@@ -97,7 +97,7 @@ bool Emitter::product(const For& columns, Value* first, Value* last) {
       {panel_at, step_of(panel->id, panel->indices, terms.var), b_at,
        step_of(b->id, b->indices, terms.var), step_of(b->id, b->indices, columns.var),
        b_.CreateSub(term_end, term), out_at, step_of(out.buffer, out.indices, columns.var),
-       b_.CreateSDiv(b_.CreateSub(row_end, row), integer(lanes)), b_.CreateSub(last, first)});
+       quotient(b_.CreateSub(row_end, row), lanes), b_.CreateSub(last, first)});
   cache_.clear();
   return true;
 }

@@ -36,7 +36,10 @@ void Emitter::declare(const DeclareAcc& stmt) {
            : acc.vec ? vector({c, false})
                      : c;
   };
+  // Opaque: FastISel knows no constant that is a vector, and leaves the whole block that ends where
+  // a loop begins with one.
   Value* start = widened(constant(decl.type, identity, false));
+  if (lanes) start = opaque(start);
   const bool in_order = decl.order == AccOrder::kSequential;
   if (in_order && init.v) start = acc.vec ? vector(init) : init.v;
   if (!in_order) acc.init = init.v;

@@ -263,7 +263,7 @@ void Emitter::serial_loop(const For& loop, Value* begin, Value* end) {
 // Where the whole steps from `begin` on end.
 Value* Emitter::behind_whole(Value* begin, Value* end, int64_t step) {
   Value* count = b_.CreateSub(end, begin);
-  Value* steps = b_.CreateSDiv(count, integer(step));
+  Value* steps = quotient(count, step);
   Value* middle = b_.CreateAdd(begin, b_.CreateMul(steps, integer(step)));
   return b_.CreateSelect(b_.CreateICmpSGT(count, b_.getInt64(0)), middle, begin);
 }
@@ -357,7 +357,7 @@ Value* Emitter::first_lanes(Value* left, Value* condition) {
   const auto lanes = static_cast<unsigned>(vector_->lanes);
   const auto* known = llvm::dyn_cast<llvm::ConstantInt>(left);
   Value* count = known ? integer(std::min<int64_t>(known->getSExtValue(), lanes))
-                       : b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, b_.getInt64(lanes));
+                       : lesser(left, b_.getInt64(lanes));
   if (target_.masked_all) {  // masks are bits of one register
     auto* bits = b_.getIntNTy(lanes);
     Value* shift = b_.CreateZExtOrTrunc(b_.CreateSub(b_.getInt64(lanes), count), bits);
@@ -385,7 +385,7 @@ Value* Emitter::first_lanes(Value* left, Value* condition) {
 Value* Emitter::lanes_below(Value* limit) {
   Value* const first = vector_->first;
   Value* const behind = b_.CreateAdd(first, integer(vector_->lanes));
-  Value* const end = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, limit, behind);
+  Value* const end = lesser(limit, behind);
   return first_lanes(b_.CreateSub(end, first), b_.CreateICmpSGT(limit, first));
 }
 
@@ -427,7 +427,7 @@ Value* Emitter::limit_of(const For& loop) {
   Value* limit = nullptr;
   for (const Expr& end : loop.end->args) {
     Value* const one = value(end).v;
-    limit = limit ? b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, limit, one) : one;
+    limit = limit ? greater(limit, one) : one;
   }
   return limit;
 }
@@ -523,7 +523,7 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
     }
     // Home again.
     if (!partials.empty() && divisor % step != 0) {
-      Value* const turns = b_.CreateSDiv(b_.CreateSub(whole, middle), integer(loop.factor));
+      Value* const turns = b_.CreateExactSDiv(b_.CreateSub(whole, middle), integer(loop.factor));
       for (const int by : {1, 2})
         when(b_.CreateICmpNE(b_.CreateAnd(turns, integer(by)), integer(0)), carried,
              [&] { turn(partials, groups - by); });

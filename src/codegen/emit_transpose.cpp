@@ -50,7 +50,7 @@ Value* Emitter::transposing_copy(const For& loop, Value* begin, Value* end) {
   const int64_t rows = register_lanes(target_), columns = kTransposeColumns;
   const int64_t lanes = vector_->lanes;
   const int64_t at_once = gathers ? columns : rows;  // iterations of the loop
-  Value* blocks = b_.CreateSDiv(b_.CreateSub(end, begin), integer(at_once));
+  Value* blocks = quotient(b_.CreateSub(end, begin), at_once);
   if (read.guard) {  // only where every lane is there
     const Val guard = value(read.guard);
     Value* all = guard.vec ? b_.CreateAndReduce(guard.v) : guard.v;

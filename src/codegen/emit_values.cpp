@@ -439,7 +439,29 @@ Value* Emitter::integer_operation(Op op, bool is_signed, llvm::ArrayRef<Value*> 
 
 // The hardware instruction traps on a zero divisor and on the overflow MIN / -1: both divide by 1
 // instead.
+// a / number of scalars, rounded towards zero. By a power of two: FastISel would divide.
+Value* Emitter::quotient(Value* a, int64_t number) {
+  auto* const type = a->getType();
+  if (number <= 1 || !std::has_single_bit(static_cast<uint64_t>(number)))
+    return b_.CreateSDiv(a, llvm::ConstantInt::getSigned(type, number));
+  const unsigned width = type->getScalarSizeInBits();
+  const auto bits = static_cast<unsigned>(std::countr_zero(static_cast<uint64_t>(number)));
+  Value* const up = b_.CreateLShr(b_.CreateAShr(a, width - 1), width - bits);  // where negative
+  return b_.CreateAShr(b_.CreateAdd(a, up), bits);
+}
+
+Value* Emitter::lesser(Value* a, Value* b) {
+  return b_.CreateSelect(b_.CreateICmpSLT(a, b), a, b);
+}
+
+Value* Emitter::greater(Value* a, Value* b) {
+  return b_.CreateSelect(b_.CreateICmpSGT(a, b), a, b);
+}
+
 Value* Emitter::divide(Op op, bool is_signed, Value* a, Value* b) {
+  if (const auto* number = llvm::dyn_cast<llvm::ConstantInt>(b);
+      number && is_signed && op == Op::kDiv && number->getValue().isStrictlyPositive())
+    return quotient(a, number->getSExtValue());
   const unsigned width = a->getType()->getScalarSizeInBits();
   Value* zero = same_shape(0, a);
   Value* by_zero = b_.CreateICmpEQ(b, zero);

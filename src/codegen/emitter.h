@@ -133,6 +133,9 @@ class Emitter {
   llvm::Value* integer_operation(loop::Op op, bool is_signed, llvm::ArrayRef<llvm::Value*> v);
   llvm::Value* negate(llvm::Value* v);
   llvm::Value* divide(loop::Op op, bool is_signed, llvm::Value* a, llvm::Value* b);
+  llvm::Value* quotient(llvm::Value* a, int64_t number);
+  llvm::Value* lesser(llvm::Value* a, llvm::Value* b);
+  llvm::Value* greater(llvm::Value* a, llvm::Value* b);
   llvm::Value* convert(DType to, DType from, llvm::Value* v);
   loop::KnownRange known(const loop::Expr& e);
   static bool fits(const loop::KnownRange& value, DType type);

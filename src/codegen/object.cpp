@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "codegen/fast_selection.h"
 
 namespace xc::codegen {
 
@@ -106,12 +107,14 @@ Pool& pool() {
 
 }  // namespace
 
-Backend::Backend(const Target& target)
+Backend::Backend(const Target& target, Effort effort)
     : prints_only_(target.family == Family::kNvptx),
+      selects_fast_(effort == Effort::kQuick && target.family == Family::kX86),
       triple_(target.triple),
       no_library_(llvm::Triple(target.triple)) {
   initialize_llvm();
   machine_ = make_machine(target);
+  if (selects_fast_) machine_->setFastISel(true);
   // Only the analyses these passes ask for; registering all of them takes as long as running two.
   no_library_.disableAllFunctions();
   functions_.registerPass([] { return llvm::PassInstrumentationAnalysis(); });
@@ -150,6 +153,7 @@ void Backend::optimize(llvm::Module& module) {
     if (!function.isDeclaration()) to_optimize_.run(function, functions_);
   functions_.clear();  // they know the functions of this module
   modules_.clear();
+  if (selects_fast_) limit_fast_selection(module);
   inside_llvm_ = false;
 }
 

@@ -22,13 +22,17 @@ namespace xc::codegen {
 // that are gone (NVPTXAsmPrinter::localDecls). One thread at a time.
 class Backend {
  public:
-  explicit Backend(const Target& target);
+  // `quick` compiles take less time for code that is nearly as good (fast_selection.h); x86.
+  enum class Effort { kQuick, kFull };
+
+  explicit Backend(const Target& target, Effort effort = Effort::kQuick);
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
 
   // Gives an empty module this target's triple and layout.
   void prepare(llvm::Module& module) const;
-  // EarlyCSE: the emitter's code needs no more. Nothing that turns loops into library calls.
+  // EarlyCSE: the emitter's code needs no more. Nothing that turns loops into library calls. Then
+  // what fast selection needs.
   void optimize(llvm::Module& module);
   // An object file (ELF), of nvptx assembly text; valid until the next call. Changes the module.
   const llvm::SmallVector<char, 0>& emit(llvm::Module& module);
@@ -45,6 +49,7 @@ class Backend {
 
   bool inside_llvm_ = false;
   bool prints_only_;  // nvptx
+  bool selects_fast_;
   std::string triple_;
   std::unique_ptr<llvm::TargetMachine> machine_;
   llvm::TargetLibraryInfoImpl no_library_;

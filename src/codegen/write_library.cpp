@@ -30,7 +30,7 @@ std::string source_of_objects() {
   for (const char* name : {"x86-64-v3", "x86-64-v4"}) {
     const Target target = target_from_name(name);
     if (!has_library(target)) fail(Status::kInternal, "{} has no library", name);
-    Backend backend(target);
+    Backend backend(target, Backend::Effort::kFull);
     for (const std::string_view function : library_names(target)) {
       arrays += fmt::format("constexpr unsigned char kFile{}[] = {{", count);
       int column = 0;

@@ -319,6 +319,47 @@ TEST_CASE("codegen/api: known masks are written as lanes") {
   }
 }
 
+TEST_CASE("codegen/api: fast selection ends below many calls, and goes on where there are few") {
+  // Products of a row and four columns: for each a load and a fused multiplication and addition,
+  // which is the call of an intrinsic. Their sums are additions.
+  const auto kernel = [](const char* op, const char* form) {
+    std::string declared, fed, stored;
+    for (int c = 0; c < 4; ++c) {
+      declared += fmt::format("acc a{}: f32 {} lanes16\n", c, op);
+      fed += fmt::format(fmt::runtime(form), c);
+      stored += fmt::format("z[{0}] = a{0}\n", c);
+    }
+    return fmt::format(R"(kernel reduce() {{
+        in x: f32[1]
+        in y: f32[1600, 1]
+        out z: f32[1]
+        {}
+        vector(16) k = 0 .. 1600 {{
+          let v: f32 = x[k]
+          {}
+        }}
+        {}
+      }})",
+                       declared, fed, stored);
+  };
+  const auto fences = [](const std::string& text, const std::string& target) {
+    const auto full = test::jit(text, target, XC_JIT_WANT_ASSEMBLY | XC_JIT_WANT_IR);
+    REQUIRE(full.error == "");
+    CHECK(full.assembly.find("mfence") == std::string::npos);
+    const size_t loop = full.ir.find("\nloop:"), end = full.ir.find("label %loop", loop + 1);
+    REQUIRE(loop != std::string::npos);
+    return full.ir.substr(loop, end - loop).find("fence syncscope") != std::string::npos;
+  };
+  const std::string products = kernel("dot", "a{0} <- v, y[{0}, k]\n");
+  const std::string sums = kernel("sum", "a{0} <- (v + y[{0}, k])\n");
+  for (const std::string target : {"x86-64-v3", "x86-64-v4"}) {
+    CAPTURE(target);
+    CHECK(fences(products, target));
+    CHECK_FALSE(fences(sums, target));
+  }
+  CHECK_FALSE(fences(products, "aarch64"));
+}
+
 TEST_CASE("codegen/api: several short rows at a time are fetched ahead, one is not") {
   const auto rows = [](bool two, int64_t length) {
     return fmt::format(R"(kernel rows(n) {{

@@ -419,6 +419,30 @@ TEST_CASE("codegen/differential: floats within the bounds of an integer, and nea
         }
 }
 
+TEST_CASE("codegen/differential: scalars divided by numbers that are known") {
+  for (const char* type : {"i8", "i16", "i32", "i64", "u8", "u32"})
+    for (const int by : {1, 2, 3, 7, 16, 64}) {
+      const std::string text = fmt::format(R"(
+        kernel divide(n) {{
+          in x: {0}[1]
+          out quotient: {0}[1]
+          out rest: {0}[1]
+          out modulo: {0}[1]
+          out least: {0}[1]
+          for i = 0 .. n {{
+            quotient[i] = (x[i] / {1}:{0})
+            rest[i] = rem(x[i], {1}:{0})
+            modulo[i] = mod(x[i], {1}:{0})
+            least[i] = (({2}:{0} / {1}:{0}) + ((x[i] + {2}:{0}) / {1}:{0}))
+          }}
+        }})",
+                                           type, by, type[0] == 'u' ? "9" : "-128");
+      CAPTURE(text);
+      const Kernel kernel = parse(text);
+      check_bits(kernel, kernel, problem_of(kernel, 301, 1, 0));
+    }
+}
+
 TEST_CASE("codegen/differential: random elementwise kernels") {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const Kernel kernel = test::random_kernel(seed, false);
