@@ -45,7 +45,8 @@ bool divides_by_constant(const llvm::Instruction& instruction) {
 // The first instruction of the end of `block` that FastISel shall take: where what it saves, less
 // what calls in between cost, is most.
 llvm::Instruction* first_to_take(llvm::BasicBlock& block) {
-  constexpr int kSaved = 1, kCostOfCall = 3;  // by time a call costs one and a half; code counts too
+  constexpr int kSaved = 1,
+                kCostOfCall = 3;  // by time a call costs one and a half; code counts too
   llvm::Instruction* best = block.getTerminator();
   int saved = 0, most = 0;
   for (llvm::Instruction* at = best->getPrevNode(); at; at = at->getPrevNode()) {

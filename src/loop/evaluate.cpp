@@ -252,7 +252,7 @@ uint64_t apply_bool(Op op, std::span<const uint64_t> v) {
 }  // namespace
 
 uint64_t evaluate_op(Op op, DType result, DType operand, std::span<const uint64_t> args) {
-  if (op == Op::kSelect) return args[0] != 0 ? args[1] : args[2];
+  if (op == Op::kSelect) return args[0] != 0 ? args[1] : args.back();
   if (op == Op::kBitcast) return args[0];
   if (op == Op::kCast)
     return dispatch(operand, [&](auto from) {

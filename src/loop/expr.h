@@ -151,6 +151,8 @@ class Expr {
   const Node* get() const { return node_.get(); }
   explicit operator bool() const { return node_ != nullptr; }
   DType type() const;
+  // Nothing else leads to the node, so a walk meets it once.
+  bool is_only_handle() const { return node_.use_count() == 1; }
 
  private:
   std::shared_ptr<const Node> node_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -124,7 +125,7 @@ namespace {
 
 void visit_once(const Expr& e, std::unordered_set<const Node*>& seen,
                 const std::function<void(const Expr&)>& visit) {
-  if (!e || !seen.insert(e.get()).second) return;
+  if (!e || (!e.is_only_handle() && !seen.insert(e.get()).second)) return;
   for_each_child(*e, [&](const Expr& child) { visit_once(child, seen, visit); });
   visit(e);
 }
@@ -135,49 +136,51 @@ class Rewriter {
 
   Expr expr(const Expr& e) {
     if (!e) return e;
-    if (auto found = done_.find(e.get()); found != done_.end()) return found->second;
-    Node node = *e;
-    bool changed = false;
-    const auto child = [&](Expr& c) {
-      Expr now = expr(c);
-      changed |= now.get() != c.get();
-      c = std::move(now);
+    const bool shared = !e.is_only_handle();
+    if (shared)
+      if (auto found = done_.find(e.get()); found != done_.end()) return found->second;
+    std::optional<Node> changed;  // a copy, once a child has changed
+    const auto child = [&](const Expr& before, const auto& place) {
+      Expr now = expr(before);
+      if (now.get() == before.get()) return;
+      if (!changed) changed = *e;
+      place(*changed) = std::move(now);
     };
-    for (Expr& arg : node.args) child(arg);
-    for (Index& index : node.indices) {
-      child(index.checked);
-      child(index.extent);
+    for (size_t i = 0; i < e->args.size(); ++i)
+      child(e->args[i], [&](Node& node) -> Expr& { return node.args[i]; });
+    for (size_t i = 0; i < e->indices.size(); ++i) {
+      child(e->indices[i].checked, [&](Node& node) -> Expr& { return node.indices[i].checked; });
+      child(e->indices[i].extent, [&](Node& node) -> Expr& { return node.indices[i].extent; });
     }
-    child(node.guard);
-    Expr out = rewrite_(changed ? Expr(std::make_shared<const Node>(std::move(node))) : e);
-    done_.emplace(e.get(), out);
+    child(e->guard, [&](Node& node) -> Expr& { return node.guard; });
+    Expr out = rewrite_(changed ? Expr(std::make_shared<const Node>(std::move(*changed))) : e);
+    if (shared) done_.emplace(e.get(), out);
     return out;
   }
 
-  Block block(const Block& in) {
-    Block out = in;
-    for (Stmt& stmt : out) {
+  void in_place(Block& block) {
+    const auto rewrite = [&](Expr& e) { e = expr(e); };
+    for (Stmt& stmt : block) {
       if (auto* loop = std::get_if<For>(&stmt.node)) {
-        loop->begin = expr(loop->begin);
-        loop->end = expr(loop->end);
-        loop->body = block(loop->body);
+        rewrite(loop->begin);
+        rewrite(loop->end);
+        in_place(loop->body);
       } else if (auto* let = std::get_if<Let>(&stmt.node)) {
-        let->value = expr(let->value);
+        rewrite(let->value);
       } else if (auto* store = std::get_if<Store>(&stmt.node)) {
         for (Index& index : store->indices) {
-          index.checked = expr(index.checked);
-          index.extent = expr(index.extent);
+          rewrite(index.checked);
+          rewrite(index.extent);
         }
-        store->value = expr(store->value);
-        store->guard = expr(store->guard);
+        rewrite(store->value);
+        rewrite(store->guard);
       } else if (auto* acc = std::get_if<DeclareAcc>(&stmt.node)) {
-        acc->init = expr(acc->init);
+        rewrite(acc->init);
       } else if (auto* accumulate = std::get_if<Accumulate>(&stmt.node)) {
-        accumulate->value = expr(accumulate->value);
-        accumulate->second = expr(accumulate->second);
+        rewrite(accumulate->value);
+        rewrite(accumulate->second);
       }
     }
-    return out;
   }
 
  private:
@@ -221,7 +224,9 @@ Expr rewrite_expr(const Expr& e, const std::function<Expr(const Expr&)>& rewrite
 }
 
 Block rewrite_exprs(const Block& block, const std::function<Expr(const Expr&)>& rewrite) {
-  return Rewriter(rewrite).block(block);
+  Block out = block;  // beside the originals, which stay alive
+  Rewriter(rewrite).in_place(out);
+  return out;
 }
 
 }  // namespace xc::loop

@@ -5,7 +5,9 @@
 // are called meanwhile may call the session.
 
 #include <algorithm>
+#include <utility>
 
+#include "base/at_end.h"
 #include "ops/infer.h"
 #include "runtime/input_sizes.h"
 #include "runtime/output_pool.h"
@@ -148,10 +150,14 @@ void Program::set_frozen(bool frozen) {
 std::vector<Tensor> Program::run_tensors(std::span<const TensorView> inputs,
                                          const RunOptions& options) {
   std::vector<xc_tensor*> slots(graph_->outputs.size(), nullptr);
-  run(inputs, slots, body_pool_, options);
   std::vector<Tensor> out;
   out.reserve(slots.size());
-  for (xc_tensor* handle : slots) out.push_back(take_tensor(handle));
+  const AtEnd release_rest([&] {
+    for (xc_tensor* handle : slots)
+      if (handle) handle->release();
+  });
+  run(inputs, slots, body_pool_, options);
+  for (xc_tensor*& handle : slots) out.push_back(take_tensor(std::exchange(handle, nullptr)));
   return out;
 }
 

@@ -7,6 +7,10 @@
 
 namespace xc {
 
+Epochs::Epochs() {
+  retired_.reserve(kRoom);
+}
+
 void Epochs::add(RunContext* context) {
   std::lock_guard lock(mutex_);
   contexts_.push_back(context);
@@ -21,7 +25,7 @@ void Epochs::retire(std::shared_ptr<const void> object) noexcept {
   if (!object) return;
   std::lock_guard lock(mutex_);
   try {
-    retired_.reserve(retired_.size() + 1);
+    if (retired_.size() == retired_.capacity()) retired_.reserve(2 * retired_.size());
   } catch (const std::bad_alloc&) {
     // A run may be in it, and whoever published what replaces it cannot go back.
     new (never_destroyed_) std::shared_ptr<const void>(std::move(object));

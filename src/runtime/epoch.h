@@ -18,6 +18,9 @@ struct RunContext;
 
 class Epochs {
  public:
+  Epochs();
+  Epochs(const Epochs&) = delete;
+  Epochs& operator=(const Epochs&) = delete;
   /// Called by the run itself; sequentially consistent so that the store is seen before the loads
   /// that follow.
   uint64_t current() const { return epoch_.load(std::memory_order_seq_cst); }
@@ -25,13 +28,15 @@ class Epochs {
   void add(RunContext* context);
   void remove(RunContext* context);
   /// Keeps `object` until no run can see it any more. The pointers to it must be gone already.
-  /// Where there is no memory to remember it, it is kept for ever.
+  /// There is room to remember kRoom of them; where more wait and there is no memory, it is kept
+  /// for ever.
   void retire(std::shared_ptr<const void> object) noexcept;
   /// Destroys what no run can see. Cheap when nothing is retired.
   void reclaim() noexcept;
   size_t retired() const;
 
  private:
+  static constexpr size_t kRoom = 16;
   std::atomic<uint64_t> epoch_{1};
   mutable std::mutex mutex_;
   std::vector<RunContext*> contexts_;

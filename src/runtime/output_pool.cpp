@@ -3,9 +3,30 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/at_end.h"
 #include "base/checked.h"
 
 namespace xc {
+
+namespace {
+
+/// Memory of an engine, given back with this.
+class EngineMemory {
+ public:
+  EngineMemory(std::shared_ptr<Engine> engine, int64_t bytes)
+      : engine_(std::move(engine)), bytes_(bytes), data_(engine_->allocate(bytes)) {}
+  ~EngineMemory() { engine_->release(data_, bytes_); }
+  EngineMemory(const EngineMemory&) = delete;
+  EngineMemory& operator=(const EngineMemory&) = delete;
+  void* data() const { return data_; }
+
+ private:
+  const std::shared_ptr<Engine> engine_;
+  const int64_t bytes_;
+  void* const data_;
+};
+
+}  // namespace
 
 void TensorHandle::release() {
   if (references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
@@ -61,9 +82,9 @@ xc_tensor* OutputPool::acquire(uint32_t output, DType dtype, std::span<const int
       } else {
         // Room to grow: a stream of sizes settles after a few allocations.
         const int64_t room = align_up(std::max<int64_t>(bytes + bytes / 4, 64), 64);
-        void* memory = engine_->allocate(room);
-        auto buffer = Buffer::wrap(
-            memory, room, [engine = engine_, memory, room] { engine->release(memory, room); });
+        auto block = std::make_shared<EngineMemory>(engine_, room);
+        void* const memory = block->data();
+        auto buffer = Buffer::wrap(memory, room, [block = std::move(block)] {});
         handle->tensor = Tensor(std::move(buffer), 0, dtype, Dims(dims.begin(), dims.end()));
       }
     } catch (...) {
@@ -109,9 +130,8 @@ void OutputPool::give_back(xc_tensor* handle) noexcept {
 Tensor take_tensor(xc_tensor* handle) {
   const Tensor& tensor = handle->tensor;
   if (!tensor || holds_objects(tensor.dtype())) {
-    Tensor object = tensor;
-    handle->release();
-    return object;
+    const AtEnd release([&] { handle->release(); });
+    return tensor;
   }
   auto buffer = Buffer::wrap(tensor.buffer()->data(), tensor.buffer()->bytes(),
                              [handle] { handle->release(); });

@@ -47,7 +47,8 @@ struct OutputPorts {
   const int64_t* offsets = nullptr;  ///< in bytes, into the memory of given slots; null = none
 };
 
-/// The tensor of a handle; its last user gives the reference to the handle back.
+/// The tensor of a handle; its last user gives the reference to the handle back, and so does this
+/// when it fails.
 Tensor take_tensor(xc_tensor* handle);
 
 }  // namespace xc

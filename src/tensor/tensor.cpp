@@ -39,7 +39,13 @@ std::shared_ptr<Buffer> Buffer::allocate_tensors(int64_t count) {
 
 std::shared_ptr<Buffer> Buffer::wrap(void* data, int64_t bytes, std::function<void()> release) {
   struct Made final : Buffer {};  // one allocation for it and its owners
-  std::shared_ptr<Buffer> out = std::make_shared<Made>();
+  std::shared_ptr<Buffer> out;
+  try {
+    out = std::make_shared<Made>();
+  } catch (...) {
+    if (release) release();
+    throw;
+  }
   out->data_ = static_cast<std::byte*>(data);
   out->bytes_ = bytes;
   out->release_ = std::move(release);

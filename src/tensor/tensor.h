@@ -28,7 +28,8 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   static std::shared_ptr<Buffer> allocate(int64_t bytes);
   static std::shared_ptr<Buffer> allocate_strings(int64_t count);
   static std::shared_ptr<Buffer> allocate_tensors(int64_t count);
-  /// Memory owned by somebody else; `release` runs once when the last user is gone (may be empty).
+  /// Memory owned by somebody else; `release` runs once when the last user is gone (may be empty),
+  /// and when this fails.
   static std::shared_ptr<Buffer> wrap(void* data, int64_t bytes, std::function<void()> release);
   /// The same for a file's pages, which forget() may drop.
   static std::shared_ptr<Buffer> wrap_mapping(void* data, int64_t bytes,

@@ -7,7 +7,8 @@
 namespace xc::policy {
 
 int size_class(double bytes) {
-  return (std::bit_width(static_cast<uint64_t>(std::max(1.0, bytes))) - 1) / 2;
+  const auto bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(std::max(1.0, bytes))));
+  return (bits - 1) / 2;
 }
 
 bool Watch::look(double replaced_s) {

@@ -23,6 +23,9 @@ target_compile_options(xc_options INTERFACE
   # One meaning of floating point everywhere: no contraction that a call site did not write, no errno.
   -fno-math-errno -ffp-contract=off
   -fno-semantic-interposition
+  # gcc 12 drops two roundings of doubles to float that stand side by side: `a = float(a); b = float(b);` as a vector of
+  # two is two copies. Kernels' vectors are written out.
+  $<$<CXX_COMPILER_ID:GNU>:-fno-tree-slp-vectorize>
   # What gcc does not count as a conversion, and sorting in libstdc++ 12 as clang sees it.
   $<$<CXX_COMPILER_ID:Clang>:-Wno-sign-conversion -Wno-deprecated-declarations>
   $<$<BOOL:${XC_WERROR}>:-Werror>)
