@@ -16,8 +16,11 @@
 #include <llvm/Transforms/Scalar/EarlyCSE.h>
 #include <llvm/Transforms/Utils/Cloning.h>
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -94,6 +97,95 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const Target& target) {
   return machine;
 }
 
+// Passes of the code generator for x86 that find nothing in kernels, or change nothing that is
+// measured: for exceptions, calls, thread-local variables, collected garbage, branches to anywhere,
+// security, debuggers, matrix units (the library's), and rearrangements of instructions that the
+// emitter writes as they shall be. By LLVM's names; a fifteenth of a compile.
+constexpr std::string_view kUnneeded[] = {
+    "Analyze Machine Code For Garbage Collection",
+    "Argument Stack Rebase",
+    "BreakFalseDeps",
+    "Contiguously Lay Out Funclets",
+    "Exception handling preparation",
+    "Expand Atomic instructions",
+    "Expand indirectbr instructions",
+    "Expand large div/rem",
+    "Expand large fp convert",
+    "Expand memcmp() to load/stores",
+    "Expand vector predication intrinsics",
+    "Fixup Statepoint Caller Saved",
+    "Implement the 'patchable-function' attribute",
+    "Insert KCFI indirect call checks",
+    "Insert XRay ops",
+    "Insert fentry calls",
+    "Insert stack protectors",
+    "Instrument function entry/exit with calls to e.g. mcount() (post inlining)",
+    "Interleaved Access Pass",
+    "Live DEBUG_VALUE analysis",
+    "Local Dynamic TLS Access Clean-up",
+    "Lower AMX intrinsics",
+    "Lower AMX type for load/store",
+    "Lower Garbage Collection Instructions",
+    "Machine InstCombiner",
+    "Machine Instruction Scheduler",
+    "Machine Sanitizer Binary Metadata",
+    "Merge disjoint stack slots",
+    "Optimize machine instruction PHIs",
+    "Peephole Optimizations",
+    "PostRA Machine Sink",
+    "Prepare callbr",
+    "Pseudo Probe Inserter",
+    "Remove Redundant DEBUG_VALUE analysis",
+    "Replace intrinsics with calls to vector library",
+    "Safe Stack instrumentation pass",
+    "Scoped NoAlias Alias Analysis",
+    "Shadow Stack GC Lowering",
+    "Shrink Wrapping analysis",
+    "Stack Frame Layout Analysis",
+    "StackMap Liveness Analysis",
+    "TLS Variable Hoist",
+    "Tile Register Pre-configure",
+    "Type-Based Alias Analysis",
+    "X86 Atom pad short functions",
+    "X86 Avoid Store Forwarding Blocks",
+    "X86 Byte/Word Instruction Fixup",
+    "X86 Discriminate Memory Operands",
+    "X86 Domain Reassignment Pass",
+    "X86 Execution Dependency Fix",
+    "X86 Fixup Inst Tuning",
+    "X86 Fixup SetCC",
+    "X86 Indirect Branch Tracking",
+    "X86 Indirect Thunks",
+    "X86 Insert Cache Prefetches",
+    "X86 LEA Fixup",
+    "X86 LEA Optimize",
+    "X86 Load Value Injection (LVI) Load Hardening",
+    "X86 Load Value Injection (LVI) Ret-Hardening",
+    "X86 PIC Global Base Reg Initialization",
+    "X86 Partial Reduction",
+    "X86 Return Thunks",
+    "X86 Speculative Execution Side Effect Suppression",
+    "X86 Windows Fixup Buffer Security Check",
+    "X86 insert wait instruction",
+    "X86 speculative load hardening",
+};
+
+// Hands the other passes on.
+class NeededPasses : public llvm::legacy::PassManagerBase {
+ public:
+  explicit NeededPasses(llvm::legacy::PassManagerBase& to) : to_(to) {}
+  void add(llvm::Pass* pass) override {
+    const std::string_view name = pass->getPassName();
+    if (std::find(std::begin(kUnneeded), std::end(kUnneeded), name) == std::end(kUnneeded))
+      to_.add(pass);
+    else
+      delete pass;
+  }
+
+ private:
+  llvm::legacy::PassManagerBase& to_;
+};
+
 // Backends that no compile uses, by target. Never destroyed: threads may outlive static objects.
 struct Pool {
   std::mutex mutex;
@@ -109,12 +201,12 @@ Pool& pool() {
 
 Backend::Backend(const Target& target, Effort effort)
     : prints_only_(target.family == Family::kNvptx),
-      selects_fast_(effort == Effort::kQuick && target.family == Family::kX86),
+      quick_(effort == Effort::kQuick && target.family == Family::kX86),
       triple_(target.triple),
       no_library_(llvm::Triple(target.triple)) {
   initialize_llvm();
   machine_ = make_machine(target);
-  if (selects_fast_) machine_->setFastISel(true);
+  if (quick_) machine_->setFastISel(true);
   // Only the analyses these passes ask for; registering all of them takes as long as running two.
   no_library_.disableAllFunctions();
   functions_.registerPass([] { return llvm::PassInstrumentationAnalysis(); });
@@ -138,7 +230,10 @@ Backend::Backend(const Target& target, Effort effort)
 
 void Backend::add_passes(llvm::legacy::PassManager& passes, llvm::raw_pwrite_stream& out,
                          llvm::CodeGenFileType type) {
-  if (machine_->addPassesToEmitFile(passes, out, nullptr, type, /*DisableVerify=*/true))
+  NeededPasses needed(passes);
+  llvm::legacy::PassManagerBase* to = &passes;
+  if (quick_) to = &needed;
+  if (machine_->addPassesToEmitFile(*to, out, nullptr, type, /*DisableVerify=*/true))
     fail(Status::kUnsupported, "code generation: the target emits no such file");
 }
 
@@ -153,7 +248,7 @@ void Backend::optimize(llvm::Module& module) {
     if (!function.isDeclaration()) to_optimize_.run(function, functions_);
   functions_.clear();  // they know the functions of this module
   modules_.clear();
-  if (selects_fast_) limit_fast_selection(module);
+  if (quick_) limit_fast_selection(module);
   inside_llvm_ = false;
 }
 

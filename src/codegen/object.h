@@ -22,7 +22,8 @@ namespace xc::codegen {
 // that are gone (NVPTXAsmPrinter::localDecls). One thread at a time.
 class Backend {
  public:
-  // `quick` compiles take less time for code that is nearly as good (fast_selection.h); x86.
+  // Quick compiles of x86 take less time for code as good: the instructions are selected another
+  // way (fast_selection.h), and what brings kernels nothing is left out.
   enum class Effort { kQuick, kFull };
 
   explicit Backend(const Target& target, Effort effort = Effort::kQuick);
@@ -49,7 +50,7 @@ class Backend {
 
   bool inside_llvm_ = false;
   bool prints_only_;  // nvptx
-  bool selects_fast_;
+  bool quick_;
   std::string triple_;
   std::unique_ptr<llvm::TargetMachine> machine_;
   llvm::TargetLibraryInfoImpl no_library_;
