@@ -68,12 +68,14 @@ TEST_CASE("runtime/control: a branch that cannot fit fails where it is taken, no
        {"%r = Reshape(%x, %sizes)", "%r = Gather(%x, %sizes) {axis = 3}",
         "%r = Transpose(%x) {perm = [0, 2, 1]}", "%r = Add(%x, %seven)", "%r = MatMul(%x, %seven)",
         "%a = Relu(%x)\n %r = Squeeze(%a, %two)", "%r = Concat(%x, %seven) {axis = 0}"}) {
-    const std::string misfit = std::string("graph wrong(%x: f32[*]) -> (%r) {") + R"(
+    std::string misfit = R"(graph wrong(%x: f32[*]) -> (%r) {
       const %sizes: i64[2] = [5, 7]
       const %seven: f32[7] = [1, 2, 3, 4, 5, 6, 7]
       const %two: i64[1] = [2]
-      )" + node + "}",
-                      fit = "graph right(%x: f32[*]) -> (%r) { %r = Neg(%x) }";
+      )";
+    misfit += node;
+    misfit += "}";
+    const std::string fit = "graph right(%x: f32[*]) -> (%r) { %r = Neg(%x) }";
     for (const bool first : {true, false}) {
       const std::string text = "graph g(%is: bool[], %x: f32[1, 2]) -> (%y) { %b = Exp(%x)\n" +
                                ("%v = If(%is, %b) {} captures 1 (" + (first ? misfit : fit)) + "," +
