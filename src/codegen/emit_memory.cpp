@@ -269,7 +269,9 @@ void Emitter::fetch_later(const Node& node, const Address& at) {
       vector_->nesting > 0 || !at.contiguous)
     return;
   if (buffer.strides.size() < 2) {
-    if (is_stream(buffer)) vector_->streams[node.id].try_emplace(vector_->group, at.base);
+    if (!is_stream(buffer)) return;
+    auto& groups = vector_->streams.try_emplace(node.id, at.base).first->second.groups;
+    if (groups.empty() || groups.back() != vector_->group) groups.push_back(vector_->group);
     return;
   }
   if (vector_->block && vector_->block->buffer == node.id) {
@@ -322,14 +324,14 @@ void Emitter::fetch_streams_ahead() {
   const auto streams = std::exchange(vector_->streams, {});
   if (streams.empty()) return;
   int64_t bytes = 0;  // per element of the loop
-  for (const auto& [buffer, lines] : streams) bytes += element_size(kernel_.buffers[buffer].type);
+  for (const auto& [buffer, stream] : streams) bytes += element_size(kernel_.buffers[buffer].type);
   when(vector_->front->CreateICmpSGT(vector_->limit, integer(kSecondLevelBytes / bytes)), {}, [&] {
-    for (const auto& [buffer, lines] : streams) {
+    for (const auto& [buffer, stream] : streams) {
       // By the first one's address: each would be computed in the loop.
-      const auto& [first, address] = *lines.begin();
       const int64_t bytes_of_group = vector_->lanes * element_size(kernel_.buffers[buffer].type);
-      for (const auto& [group, other] : lines)
-        fetch(address, integer(kAhead + (group - first) * bytes_of_group), kToSecondLevel);
+      for (const int group : stream.groups)
+        fetch(stream.address, integer(kAhead + (group - stream.groups[0]) * bytes_of_group),
+              kToSecondLevel);
     }
   });
 }

@@ -250,14 +250,15 @@ void Emitter::counted_loop(Value* begin, Value* end, Value* step, const Carried&
 void Emitter::serial_loop(const For& loop, Value* begin, Value* end) {
   if (product(loop, begin, end)) return;
   begin = transposing_copy(loop, begin, end);
-  if (!vector_ && loop.kind != LoopKind::kParallel) open_loops_.push_back({&loop, limit_of(loop)});
+  const bool open = !vector_ && loop.kind != LoopKind::kParallel;
+  if (open) open_loops_.push_back({&loop, limit_of(loop)});
   if (vector_) ++vector_->nesting;
   counted_loop(begin, end, b_.getInt64(1), carried_by(loop.body), [&](Value* v) {
     vars_[loop.var.id] = v;
     block(loop.body);
   });
   if (vector_) --vector_->nesting;
-  if (!vector_ && loop.kind != LoopKind::kParallel) open_loops_.pop_back();
+  if (open) open_loops_.pop_back();
 }
 
 // Where the whole steps from `begin` on end.
@@ -357,7 +358,7 @@ Value* Emitter::first_lanes(Value* left, Value* condition) {
   const auto lanes = static_cast<unsigned>(vector_->lanes);
   const auto* known = llvm::dyn_cast<llvm::ConstantInt>(left);
   Value* count = known ? integer(std::min<int64_t>(known->getSExtValue(), lanes))
-                       : lesser(left, b_.getInt64(lanes));
+                       : minimum(left, b_.getInt64(lanes), DType::kI64, false);
   if (target_.masked_all) {  // masks are bits of one register
     auto* bits = b_.getIntNTy(lanes);
     Value* shift = b_.CreateZExtOrTrunc(b_.CreateSub(b_.getInt64(lanes), count), bits);
@@ -385,7 +386,7 @@ Value* Emitter::first_lanes(Value* left, Value* condition) {
 Value* Emitter::lanes_below(Value* limit) {
   Value* const first = vector_->first;
   Value* const behind = b_.CreateAdd(first, integer(vector_->lanes));
-  Value* const end = lesser(limit, behind);
+  Value* const end = minimum(limit, behind, DType::kI64, false);
   return first_lanes(b_.CreateSub(end, first), b_.CreateICmpSGT(limit, first));
 }
 
@@ -427,7 +428,7 @@ Value* Emitter::limit_of(const For& loop) {
   Value* limit = nullptr;
   for (const Expr& end : loop.end->args) {
     Value* const one = value(end).v;
-    limit = limit ? greater(limit, one) : one;
+    limit = limit ? minimum(limit, one, DType::kI64, true) : one;
   }
   return limit;
 }
@@ -523,7 +524,7 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
     }
     // Home again.
     if (!partials.empty() && divisor % step != 0) {
-      Value* const turns = b_.CreateExactSDiv(b_.CreateSub(whole, middle), integer(loop.factor));
+      Value* const turns = quotient(b_.CreateSub(whole, middle), loop.factor);
       for (const int by : {1, 2})
         when(b_.CreateICmpNE(b_.CreateAnd(turns, integer(by)), integer(0)), carried,
              [&] { turn(partials, groups - by); });

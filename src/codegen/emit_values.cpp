@@ -2,6 +2,7 @@
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
+#include <bit>
 #include <cmath>
 
 #include "base/error.h"
@@ -437,8 +438,6 @@ Value* Emitter::integer_operation(Op op, bool is_signed, llvm::ArrayRef<Value*> 
   }
 }
 
-// The hardware instruction traps on a zero divisor and on the overflow MIN / -1: both divide by 1
-// instead.
 // a / number of scalars, rounded towards zero. By a power of two: FastISel would divide.
 Value* Emitter::quotient(Value* a, int64_t number) {
   auto* const type = a->getType();
@@ -450,14 +449,8 @@ Value* Emitter::quotient(Value* a, int64_t number) {
   return b_.CreateAShr(b_.CreateAdd(a, up), bits);
 }
 
-Value* Emitter::lesser(Value* a, Value* b) {
-  return b_.CreateSelect(b_.CreateICmpSLT(a, b), a, b);
-}
-
-Value* Emitter::greater(Value* a, Value* b) {
-  return b_.CreateSelect(b_.CreateICmpSGT(a, b), a, b);
-}
-
+// The hardware instruction traps on a zero divisor and on the overflow MIN / -1: both divide by 1
+// instead.
 Value* Emitter::divide(Op op, bool is_signed, Value* a, Value* b) {
   if (const auto* number = llvm::dyn_cast<llvm::ConstantInt>(b);
       number && is_signed && op == Op::kDiv && number->getValue().isStrictlyPositive())

@@ -134,8 +134,6 @@ class Emitter {
   llvm::Value* negate(llvm::Value* v);
   llvm::Value* divide(loop::Op op, bool is_signed, llvm::Value* a, llvm::Value* b);
   llvm::Value* quotient(llvm::Value* a, int64_t number);
-  llvm::Value* lesser(llvm::Value* a, llvm::Value* b);
-  llvm::Value* greater(llvm::Value* a, llvm::Value* b);
   llvm::Value* convert(DType to, DType from, llvm::Value* v);
   loop::KnownRange known(const loop::Expr& e);
   static bool fits(const loop::KnownRange& value, DType type);
@@ -243,7 +241,11 @@ class Emitter {
     std::unordered_map<const void*, llvm::Value*> pointers;  // by address of the index list
     std::unordered_map<const loop::Node*, bool> invariant;
     std::vector<std::pair<const loop::Node*, llvm::Value*>> fetches;  // fetch_later()
-    std::map<uint32_t, std::map<int, llvm::Value*>> streams;          // by buffer and group
+    struct Stream {
+      llvm::Value* address;  // in the first of the groups that read a line
+      std::vector<int> groups;
+    };
+    std::map<uint32_t, Stream> streams;  // by buffer
     std::optional<BlockFetch> block;
     Builder* front = nullptr;  // where hoisted code goes
   };

@@ -2,7 +2,6 @@
 
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Instructions.h>
-#include <llvm/IR/Operator.h>
 
 namespace xc::codegen {
 
@@ -29,7 +28,7 @@ bool unknown(const llvm::Instruction& instruction) {
   }
 }
 
-// A division by a number that is no power of two takes a multiplication, and FastISel divides.
+// A division by a constant is a multiplication or a shift, and FastISel divides.
 bool divides_by_constant(const llvm::Instruction& instruction) {
   switch (instruction.getOpcode()) {
     case llvm::Instruction::SDiv:
@@ -45,8 +44,8 @@ bool divides_by_constant(const llvm::Instruction& instruction) {
 // The first instruction of the end of `block` that FastISel shall take: where what it saves, less
 // what calls in between cost, is most.
 llvm::Instruction* first_to_take(llvm::BasicBlock& block) {
-  constexpr int kSaved = 1,
-                kCostOfCall = 3;  // by time a call costs one and a half; code counts too
+  // By time a call costs one and a half of what another instruction saves; code counts too.
+  constexpr int kSaved = 1, kCostOfCall = 3;
   llvm::Instruction* best = block.getTerminator();
   int saved = 0, most = 0;
   for (llvm::Instruction* at = best->getPrevNode(); at; at = at->getPrevNode()) {

@@ -35,8 +35,8 @@ namespace {
 // they are a third of a compile; no kernel of the timing test runs slower without them. The last
 // setting: values that find no register throughout the function are not kept in one for a region of
 // it, which is tried around every register and takes a seventh of a compile of many loops; in the
-// loops that use them they have one all the same. LLVM has no other switches for them; this changes
-// its copy inside this library, no command line is read.
+// loops that use them they have one all the same. They are off for every target, by LLVM's
+// switches; this changes its copy inside this library, no command line is read.
 void disable_passes() {
   constexpr struct {
     const char *name, *value;
@@ -127,11 +127,9 @@ constexpr std::string_view kUnneeded[] = {
     "Lower AMX type for load/store",
     "Lower Garbage Collection Instructions",
     "Machine InstCombiner",
-    "Machine Instruction Scheduler",
     "Machine Sanitizer Binary Metadata",
     "Merge disjoint stack slots",
     "Optimize machine instruction PHIs",
-    "Peephole Optimizations",
     "PostRA Machine Sink",
     "Prepare callbr",
     "Pseudo Probe Inserter",
@@ -150,7 +148,6 @@ constexpr std::string_view kUnneeded[] = {
     "X86 Avoid Store Forwarding Blocks",
     "X86 Byte/Word Instruction Fixup",
     "X86 Discriminate Memory Operands",
-    "X86 Domain Reassignment Pass",
     "X86 Execution Dependency Fix",
     "X86 Fixup Inst Tuning",
     "X86 Fixup SetCC",

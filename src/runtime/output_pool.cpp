@@ -5,28 +5,9 @@
 
 #include "base/at_end.h"
 #include "base/checked.h"
+#include "runtime/growing_memory.h"
 
 namespace xc {
-
-namespace {
-
-/// Memory of an engine, given back with this.
-class EngineMemory {
- public:
-  EngineMemory(std::shared_ptr<Engine> engine, int64_t bytes)
-      : engine_(std::move(engine)), bytes_(bytes), data_(engine_->allocate(bytes)) {}
-  ~EngineMemory() { engine_->release(data_, bytes_); }
-  EngineMemory(const EngineMemory&) = delete;
-  EngineMemory& operator=(const EngineMemory&) = delete;
-  void* data() const { return data_; }
-
- private:
-  const std::shared_ptr<Engine> engine_;
-  const int64_t bytes_;
-  void* const data_;
-};
-
-}  // namespace
 
 void TensorHandle::release() {
   if (references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
@@ -82,9 +63,13 @@ xc_tensor* OutputPool::acquire(uint32_t output, DType dtype, std::span<const int
       } else {
         // Room to grow: a stream of sizes settles after a few allocations.
         const int64_t room = align_up(std::max<int64_t>(bytes + bytes / 4, 64), 64);
-        auto block = std::make_shared<EngineMemory>(engine_, room);
-        void* const memory = block->data();
-        auto buffer = Buffer::wrap(memory, room, [block = std::move(block)] {});
+        auto memory = std::make_shared<GrowingMemory>(*engine_);
+        memory->reserve(room);
+        void* const data = memory->data();
+        auto buffer =
+            Buffer::wrap(data, room, [engine = engine_, memory = std::move(memory)]() mutable {
+              memory.reset();  // while there is the engine
+            });
         handle->tensor = Tensor(std::move(buffer), 0, dtype, Dims(dims.begin(), dims.end()));
       }
     } catch (...) {
