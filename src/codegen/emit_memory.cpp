@@ -447,7 +447,9 @@ Val Emitter::load(const Node& node) {
   }
   if (at.contiguous || at.offsets) {
     Value* mask = mask_for(node.id, node.indices, guard);
-    return {from_memory(stored, load_vector(at, element, mask)), true};
+    Value* v = from_memory(stored, load_vector(at, element, mask));
+    if (mask) vector_->zero_if_off.insert(v);
+    return {v, true};
   }
   // One address for all lanes.
   const llvm::Align align(static_cast<uint64_t>(element_size(stored)));

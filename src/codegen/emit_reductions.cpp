@@ -30,6 +30,7 @@ void Emitter::declare(const DeclareAcc& stmt) {
       init = value(stmt.init);
     else if (is_sum(decl.op))
       init = {constant(decl.type, 0, false), false};
+    acc.from_zero = !stmt.init && is_sum(decl.op);
   }
   const auto widened = [&](llvm::Constant* c) -> Value* {
     return lanes ? llvm::ConstantVector::getSplat(llvm::ElementCount::getFixed(kReductionLanes), c)
@@ -108,6 +109,9 @@ void Emitter::accumulate(const Accumulate& stmt) {
   const auto shaped = [&](const Val& v) { return lanes || acc.vec ? vector(v) : uniform(v); };
   Value* now = shaped(value(stmt.value));
   Value* second = stmt.second ? shaped(value(stmt.second)) : nullptr;
+  // What adds 0 in lanes that are off needs no mask: a partial sum is -0 before the first element
+  // at most, and the sum begins with +0.
+  const bool adds_zero = acc.from_zero && zero_if_off(now) && (!second || zero_if_off(second));
   // Combines into `best` where `active` (null: everywhere).
   const auto feed = [&](Value*& best, Value** best_index, Value* active) {
     if (!arg) {
@@ -123,7 +127,16 @@ void Emitter::accumulate(const Accumulate& stmt) {
   const auto index_of = [&](size_t g) { return arg ? &acc.indices[g] : nullptr; };
   if (!lanes) return feed(acc.values[0], index_of(0), nullptr);
   const size_t g = static_cast<size_t>(vector_->group) % acc.values.size();
-  feed(acc.values[g], index_of(g), vector_->mask);
+  feed(acc.values[g], index_of(g), adds_zero ? nullptr : vector_->mask);
+}
+
+// A load under a mask, or a product of such.
+bool Emitter::zero_if_off(const Value* v) const {
+  if (!vector_ || !vector_->mask) return false;
+  if (vector_->zero_if_off.contains(v)) return true;
+  const auto* product = llvm::dyn_cast<llvm::BinaryOperator>(v);
+  return product && product->getOpcode() == llvm::Instruction::FMul &&
+         zero_if_off(product->getOperand(0)) && zero_if_off(product->getOperand(1));
 }
 
 // --- partial results in memory, for a scalar rest; bools as bytes ---

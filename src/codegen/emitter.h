@@ -106,7 +106,8 @@ class Emitter {
   struct AccState {
     std::vector<llvm::Value*> values, indices;
     llvm::Value* init = nullptr;
-    bool vec = false;  // per lane of an enclosing vector loop
+    bool vec = false;        // per lane of an enclosing vector loop
+    bool from_zero = false;  // a sum that begins with +0
     Val result, result_index;
     llvm::Value *memory = nullptr,
                 *index_memory = nullptr;  // the partials while a scalar rest runs
@@ -207,6 +208,7 @@ class Emitter {
   void declare(const loop::DeclareAcc& stmt);
   void accumulate(const loop::Accumulate& stmt);
   void accumulate_slot(const loop::Accumulate& stmt);
+  bool zero_if_off(const llvm::Value* v) const;
   void spill(AccState& acc);
   llvm::Value* spill_memory(int64_t bytes);
   void reload(AccState& acc);
@@ -238,6 +240,7 @@ class Emitter {
     size_t nesting = 0;              // serial loops open inside
     std::unordered_map<const loop::Node*, Val> hoisted;
     std::unordered_map<llvm::Value*, llvm::Value*> splats;
+    std::unordered_set<const llvm::Value*> zero_if_off;  // loaded under the mask: 0 in other lanes
     std::unordered_map<const void*, llvm::Value*> pointers;  // by address of the index list
     std::unordered_map<const loop::Node*, bool> invariant;
     std::vector<std::pair<const loop::Node*, llvm::Value*>> fetches;  // fetch_later()

