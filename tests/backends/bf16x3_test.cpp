@@ -145,6 +145,30 @@ TEST_CASE("backends/bf16x3: the same bits however a product is split") {
       }
 }
 
+TEST_CASE("backends/bf16x3: threads share the rows or the columns") {
+  for (const int64_t m : {64, 90, 128, 196, 784, 3000})
+    for (const int64_t k : {64, 768, 3072})
+      for (const int64_t slices : {1, 2, 8})
+        for (const int threads : {1, 2, 4, 7}) {
+          CAPTURE(m);
+          CAPTURE(slices);
+          CAPTURE(threads);
+          cpu::MatMulProblem p;
+          p.m = m;
+          p.k = k;
+          p.n = 384 * slices;
+          const auto [rows, groups] = cpu::Bf16x3Product(k).divided(p, slices, threads);
+          const int64_t blocks = ceil_div(m, cpu::kBf16x3Rows);
+          CHECK(rows >= 1);
+          CHECK(rows <= blocks);
+          CHECK(groups >= 1);
+          CHECK(groups <= slices);
+          // Fewer shares may take less time than one for each that splits what others split too.
+          CHECK(2 * rows * groups >= std::min<int64_t>(threads, blocks * slices));
+          if (threads == 1) CHECK(groups == 1);
+        }
+}
+
 TEST_CASE("backends/bf16x3: rows with gaps and backwards, results with gaps, functions behind") {
   Generator g(72);
   for (int kind = 0; kind < Generator::kStrideKinds; ++kind)

@@ -16,7 +16,8 @@
 namespace xc::test {
 namespace {
 
-constexpr int kShakes = 16, kManyShakes = 200;
+// Few differences need more than a look at a few roundings.
+constexpr std::array kShakes = {16, 200, 3000};
 
 /// What one rounding in an operator may do to a value.
 double unit_of(DType type) {
@@ -144,7 +145,10 @@ std::vector<Tensor> evaluate_shaken(const Graph& graph, const std::vector<Tensor
     for (size_t k = 0; k < node.outputs.size(); ++k) {
       if (node.outputs[k] == kNone) continue;
       Tensor& out = values[node.outputs[k]] = results[k];
-      if ((tolerance == Tolerance::kExact && !wild) || !is_float(out.dtype())) continue;
+      // A cast to a half type may be left out between operators, as any rounding to one.
+      const bool halves =
+          node.op->name == "Cast" && (out.dtype() == DType::kF16 || out.dtype() == DType::kBF16);
+      if ((tolerance == Tolerance::kExact && !wild && !halves) || !is_float(out.dtype())) continue;
       // Functions are approximated in at least f32, with a bound relative to their range; a half
       // number below the least may be kept.
       double absolute = out.dtype() == DType::kF16 ? 0x1p-24 : 0;
@@ -348,9 +352,9 @@ std::string GraphFuzzer::compare(const Problem& problem, size_t run, Oracle& ora
                                  const std::vector<Tensor>& got) {
   const std::string plain = compare_outputs(problem.graph, oracle.expected, got);
   if (plain.empty()) return {};
-  // Few differences need more than a look at a few roundings.
-  std::string different = compare_shaken(problem, run, oracle, got, kShakes);
-  if (!different.empty()) different = compare_shaken(problem, run, oracle, got, kManyShakes);
+  std::string different = plain;
+  for (const int shakes : kShakes)
+    if (!different.empty()) different = compare_shaken(problem, run, oracle, got, shakes);
   return different;
 }
 
@@ -407,7 +411,9 @@ Failure GraphFuzzer::check_way(const Problem& problem, const Way& way, std::vect
     counts_.regions[way.name] += profile.compiled_regions;
     for (const RegionSummary& region : profile.regions) {
       if (region.reason.empty()) continue;
-      if (region.reason.starts_with("compile failed"))
+      // A kernel of too many operations is declined; the region stays as it was.
+      const bool declined = region.reason.find("operations, of") != std::string::npos;
+      if (region.reason.starts_with("compile failed") && !declined)
         return {way.name, run, "compile", region.name + ": " + region.reason};
       ++counts_.refused[(way.verified ? "verified: " : "") + region.name + ": " + region.reason];
     }

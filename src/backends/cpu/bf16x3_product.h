@@ -32,8 +32,12 @@ class Bf16x3Product {
   static bool pays(const MatMulProblem& p);
 
   explicit Bf16x3Product(int64_t k);
-  /// Of a part of a product: more would not stay in the cache.
-  int64_t most_rows() const;
+  /// So many parts of the rows and groups of the columns' slices.
+  struct Division {
+    int64_t rows, groups;
+  };
+  /// How `threads` share a product of one batch, each task of which splits its rows once.
+  Division divided(const MatMulProblem& p, int64_t slices, int threads) const;
   bool one_span() const { return span_ >= k_; }
   int64_t scratch_bytes(int64_t rows) const;
   /// Products of the same rows with several slices of weights; blocks of rows that fail are summed
@@ -42,6 +46,8 @@ class Bf16x3Product {
   void run(std::span<const FewRows> slices, bool again, std::byte* scratch) const;
 
  private:
+  int64_t most_rows() const;
+
   int64_t k_, span_;
 };
 

@@ -204,6 +204,11 @@ std::vector<MatMulPart> split_matmul(const MatMulProblem& p, int64_t slices, int
   return grid(p, rows, columns);
 }
 
+std::vector<MatMulPart> split_evenly(const MatMulProblem& p, int64_t rows, int64_t slices) {
+  if (p.batches == 0 || p.m == 0 || p.n == 0) return {};
+  return grid(p, rows, slices);
+}
+
 int64_t rows_in_cache(int64_t row_bytes) {
   return std::clamp<int64_t>(kLeftBytes / std::max<int64_t>(1, row_bytes), 2 * kRowUnit, kMostRows);
 }

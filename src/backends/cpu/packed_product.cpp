@@ -40,11 +40,16 @@ class PackedBound final : public BoundKernel {
         weights_->narrow_panels || (p_.m <= kFewRows && few_rows_reads(*weights_, p_.m));
     if (weights_->for_units && Bf16x3Product::pays(p_)) units_.emplace(p_.k);
     const int64_t slices = weights_->slices;
-    parts_ = units_ ? split_slices(p_, slices, units_->most_rows(), spec.threads)
-             : rounded_ && !own
-                 ? split_slices(p_, slices, rows_in_cache(p_.k * left_bytes()), spec.threads)
-                 : split_matmul(p_, slices, spec.threads);
-    tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
+    if (units_) {
+      const Bf16x3Product::Division division = units_->divided(p_, slices, spec.threads);
+      parts_ = split_evenly(p_, division.rows, slices);
+      tasks = division.rows * division.groups;
+    } else {
+      parts_ = rounded_ && !own
+                   ? split_slices(p_, slices, rows_in_cache(p_.k * left_bytes()), spec.threads)
+                   : split_matmul(p_, slices, spec.threads);
+      tasks = std::max<int64_t>(1, static_cast<int64_t>(parts_.size()));
+    }
     // A slice that is widened serves all its parts, one after another; narrow panels, of which a
     // slice is more than a second-level cache holds, come from the third for all parts but one.
     if (weights_->narrow_panels || (!own && !units_ && weights_->halves()))
@@ -66,8 +71,8 @@ class PackedBound final : public BoundKernel {
   bool complete() const { return complete_; }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
+    if (units_) return run_on_units(args, first_part(begin), first_part(end));
     end = std::min(end, static_cast<int64_t>(parts_.size()));
-    if (units_) return run_on_units(args, begin, end);
     const OneThread guard;
     void* weights = nullptr;  // of the slice of the part before
     int64_t column = -1, row = -1;
@@ -188,6 +193,13 @@ class PackedBound final : public BoundKernel {
     settings_.epilogue.run(tiles_, static_cast<size_t>(part), args.buffers,
                            static_cast<std::byte*>(args.scratch) + scratchpad_bytes_, target.first);
   }
+
+  /// Of a task on units: parts of some slices of the same rows.
+  int64_t first_part(int64_t task) const {
+    const int64_t slices = weights_->slices, groups = tasks * slices / parts_count();
+    return task / groups * slices + task % groups * slices / groups;
+  }
+  int64_t parts_count() const { return static_cast<int64_t>(parts_.size()); }
 
   /// Parts of the same rows together where these are split for all of them in turn.
   void run_on_units(const StepArgs& args, int64_t begin, int64_t end) const {
