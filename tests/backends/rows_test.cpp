@@ -345,5 +345,76 @@ TEST_CASE("backends/rows: norms of planes, row-major and channels-last") {
   }
 }
 
+Tensor in_f64(const Tensor& t) {
+  Tensor out(DType::kF64, t.dims());
+  const std::vector<double> values = t.to_doubles();
+  std::copy(values.begin(), values.end(), out.as<double>());
+  return out;
+}
+
+TEST_CASE("backends/rows: functions behind norms of planes, shared by threads") {
+  Generator g(46);
+  const PostOp swish{PostOp::Kind::kUnary, &get_op("Swish"), {}, 0, true, {}},
+      scale{PostOp::Kind::kBinary, &get_op("Mul"), {}, 3, true, {}},
+      residual{PostOp::Kind::kBinary, &get_op("Sub"), {}, 4, false, {}};
+  for (const Dims& dims : {Dims{2, 6, 50}, Dims{1, 32, 64, 65}, Dims{3, 96, 27, 40},
+                           Dims{1, 20, 1, 7000}, Dims{2, 12, 3, 50, 50}, Dims{4, 3, 1, 1}})
+    for (const char* op : {"InstanceNormalization", "GroupNormalization"})
+      for (const auto& posts : {std::vector<PostOp>{}, {swish}, {scale, residual}})
+        for (int kind = 0; kind < Generator::kStrideKinds; ++kind) {
+          CAPTURE(op);
+          CAPTURE(kind);
+          CAPTURE(posts.size());
+          INFO(to_text(dims));
+          const int64_t channels = dims[1];
+          Problem p;
+          p.op = &get_op(op);
+          if (p.op->name == "GroupNormalization")
+            p.attrs.set("num_groups", channels / 2 < 2 ? 1 : 2);
+          p.inputs = {g.tensor(DType::kF32, dims, 3, 5), g.tensor(DType::kF32, {channels}),
+                      g.tensor(DType::kF32, {channels})};
+          // Blocks of pixels have means of their own.
+          const int64_t pixels = element_count(dims) / (dims[0] * channels);
+          for (int64_t i = 0; i < p.inputs[0].count(); ++i)
+            p.inputs[0].as<float>()[i] +=
+                static_cast<float>(i % pixels) / static_cast<float>(pixels);
+          Dims each(dims.size() - 1, 1);
+          each[0] = channels;
+          const std::vector<Tensor> others{g.tensor(DType::kF32, each),
+                                           g.tensor(DType::kF32, dims)};
+          // In f64, an operator after the other.
+          Problem alone = p;
+          for (Tensor& t : alone.inputs) t = in_f64(t);
+          std::vector<Tensor> want = run_reference(node_of(alone), alone.inputs);
+          for (const PostOp& post : posts) {
+            Problem next;
+            next.op = post.op;
+            next.inputs = want;
+            if (post.kind == PostOp::Kind::kBinary)
+              next.inputs.insert(post.anchor_first ? next.inputs.end() : next.inputs.begin(),
+                                 in_f64(others[post.operand - 3]));
+            want = run_reference(node_of(next), next.inputs);
+          }
+          p.post_ops = posts;
+          if (posts.size() > 1) p.post_inputs = others;
+          p.inputs[0] = g.strided(p.inputs[0], kind);
+          const Implementation& row = find_row("xc.rows", op);
+          RunOptions options;
+          options.output_kind = kind;
+          std::vector<Tensor> first;
+          for (options.threads = 1; options.threads <= 3; ++options.threads)
+            for (const bool at_once : {false, true}) {
+              options.pieces = at_once ? 0 : 1;
+              options.at_once = at_once;
+              const std::vector<Tensor> got = run_row(row, p, options);
+              if (first.empty()) {
+                CHECK(difference(in_f64(got[0]), want[0], {1e-5, 1e-5}) == "");
+                first = got;
+              }
+              CHECK(same_bits(got[0], first[0]));
+            }
+        }
+}
+
 }  // namespace
 }  // namespace xc

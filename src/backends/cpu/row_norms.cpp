@@ -65,8 +65,11 @@ int64_t groups_of(const StepSpec& spec, int64_t channels) {
 
 class RowsBound final : public BoundKernel {
  public:
-  RowsBound(const StepSpec& spec, const BindContext& context)
-      : views_(spec, context), kind_(kind_of(*spec.op)), fns_(row_fns(cpu_info().isa)) {
+  RowsBound(const StepSpec& spec, const BindContext& context, const Epilogue& behind = {})
+      : views_(spec, context),
+        kind_(kind_of(*spec.op)),
+        fns_(row_fns(cpu_info().isa)),
+        behind_(behind) {
     const OperandView &x = views_.inputs[0], &y = views_.outputs[0];
     const size_t rank = x.dims.size();
     epsilon_ = epsilon_of(spec);
@@ -125,9 +128,12 @@ class RowsBound final : public BoundKernel {
                     : std::clamp<int64_t>(rows_ * n_ / kTaskElements, 1,
                                           std::max<int64_t>(1, groups_.count()));
     stage_bytes_ = stage_x_ || stage_y_ ? align_up(n_ * 4, 64) : 0;
-    scratch_bytes = 2 * stage_bytes_ + 2 * affine_bytes_;
-    in_place = 1;
-    held_bytes += views_.bytes() + 512;
+    epilogue_at_ = 2 * stage_bytes_ + 2 * align_up(affine_bytes_, 64);
+    scratch_bytes = epilogue_at_ + behind_.scratch_bytes();
+    if (!behind_.empty() && n_ > 0) add_tiles(context);
+    // Other operands of functions behind may lie there too.
+    in_place = behind_.empty() || spec.inputs.size() <= 3 ? 1 : 0;
+    held_bytes += views_.bytes() + tiles_.bytes() + 512;
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
@@ -194,6 +200,8 @@ class RowsBound final : public BoundKernel {
       }
       if (kind_ == Kind::kGroupNorm) scale_group(a, scale, bias, row);
       if (stage_y_) scatter_.run(stage + stage_bytes_, y + y_at);
+      if (!behind_.empty())
+        behind_.run(tiles_, static_cast<size_t>(row), args.buffers, stage + epilogue_at_);
       row += block;
     }
   }
@@ -219,6 +227,20 @@ class RowsBound final : public BoundKernel {
       y_step_ = y_step;
       stage_x_ = stage_y_ = false;
       return;
+    }
+  }
+  /// A row of InstanceNormalization or GroupNormalization: some channels of a sample.
+  void add_tiles(const BindContext& context) {
+    tiles_ = Epilogue::Tiles(behind_, context);
+    const std::span<const int64_t> dims = context.outputs[0].dims;
+    for (int64_t row = 0; row < rows_; ++row) {
+      Dims begin(dims.size(), 0), end(dims.begin(), dims.end());
+      const int64_t groups = dims[1] / group_;
+      begin[0] = row / groups;
+      end[0] = begin[0] + 1;
+      begin[1] = row % groups * group_;
+      end[1] = begin[1] + group_;
+      tiles_.add(begin, end);
     }
   }
   bool abreast() const { return x_step_ != 1 || y_step_ != 1; }
@@ -288,16 +310,27 @@ class RowsBound final : public BoundKernel {
   bool affine_staged_[3] = {};
   CopyPlan affine_copy_[3];
   int64_t affine_stride_[3] = {};
-  int64_t stage_bytes_ = 0, affine_bytes_ = 0;
+  int64_t stage_bytes_ = 0, affine_bytes_ = 0, epilogue_at_ = 0;
+  Epilogue behind_;
+  Epilogue::Tiles tiles_;  ///< one per row
 };
 
+bool is_per_channel(Kind kind) {
+  return kind == Kind::kInstanceNorm || kind == Kind::kGroupNorm;
+}
+
 Verdict supports(const StepSpec& spec) {
-  if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
-  for (const Operand& input : spec.inputs)
+  const Kind kind = kind_of(*spec.op);
+  if (!spec.post_ops.empty() && !is_per_channel(kind)) return Verdict::no("takes no post-ops");
+  const size_t own = spec.post_ops.empty() ? spec.inputs.size() : 3;  // the others: of post-ops
+  for (const Operand& input : std::span(spec.inputs).first(own))
     if (input.present() && input.dtype != DType::kF32)
       return Verdict::no(fmt::format("elements of type {}", name(input.dtype)));
-  const Kind kind = kind_of(*spec.op);
   if (is_softmax(kind)) return Verdict::ok();
+  if (is_per_channel(kind)) {
+    std::string reason;
+    return Epilogue::build(spec, {}, reason) ? Verdict::ok() : Verdict::no(reason);
+  }
   for (size_t k = 1; k < spec.outputs.size(); ++k)
     if (spec.outputs[k].present() &&
         (!spec.outputs[k].contiguous() || spec.outputs[k].dtype != DType::kF32))
@@ -316,21 +349,41 @@ Verdict supports(const StepSpec& spec) {
 }
 
 /// InstanceNormalization and GroupNormalization: as the values lie when a step is bound.
-std::shared_ptr<const BoundKernel> bind_planes(const StepSpec& spec, const BindContext& context) {
-  const int64_t channels = context.inputs[0].dims[1];
-  const bool each = kind_of(*spec.op) == Kind::kInstanceNorm;
-  auto bound =
-      bind_pixel_norm(spec, context, each ? channels : groups_of(spec, channels), epsilon_of(spec));
-  return bound ? bound : make_bound<RowsBound>(spec, context);
+class PlanesKernel final : public Kernel {
+ public:
+  explicit PlanesKernel(const StepSpec& spec) : spec_(spec) {
+    std::string reason;
+    if (auto behind = Epilogue::build(spec, {}, reason)) behind_ = std::move(*behind);
+  }
+
+  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
+    const int64_t channels = context.inputs[0].dims[1];
+    const bool each = kind_of(*spec_.op) == Kind::kInstanceNorm;
+    const PixelNorm norm{each ? channels : groups_of(spec_, channels), epsilon_of(spec_), behind_};
+    auto bound = bind_pixel_norm(spec_, context, norm);
+    return bound ? bound : std::make_shared<RowsBound>(spec_, context, behind_);
+  }
+
+ private:
+  StepSpec spec_;
+  Epilogue behind_;
+};
+
+std::shared_ptr<const BoundKernel> bind_rows(const StepSpec& spec, const BindContext& context) {
+  return std::make_shared<RowsBound>(spec, context);
+}
+constexpr auto create_rows = create_by<bind_rows>;
+
+std::unique_ptr<Kernel> create_planes(const StepSpec& spec) {
+  return std::make_unique<PlanesKernel>(spec);
 }
 
 }  // namespace
 
 void add_row_norms(Rows& rows) {
   for (const Row& row : kRows) {
-    const bool planes = row.kind == Kind::kInstanceNorm || row.kind == Kind::kGroupNorm;
-    rows.push_back({"xc.rows", row.op, supports,
-                    planes ? create_by<bind_planes> : create_bound_by<RowsBound>,
+    const bool planes = is_per_channel(row.kind);
+    rows.push_back({"xc.rows", row.op, supports, planes ? create_planes : create_rows,
                     planes ? any_order : nullptr});
   }
 }
