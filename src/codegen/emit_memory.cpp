@@ -356,7 +356,7 @@ std::vector<const Node*> Emitter::rows_read(const For& loop, uint32_t buffer) co
 // So each pass over a block fetches half of the next one: 40 MB by rows of 4000 bytes, X'(Xv), take
 // 0.81 of the time, by rows of 2000 bytes with four columns 0.88 (Xeon with AMX).
 std::optional<Emitter::BlockFetch> Emitter::block_fetch(const For& loop) {
-  constexpr int64_t kFewestRows = 16;
+  constexpr int64_t kFewestRows = 4;
   if (target_.family != Family::kX86) return std::nullopt;
   for (uint32_t id = 0; id < kernel_.buffers.size(); ++id) {
     const BufferDecl& buffer = kernel_.buffers[id];

@@ -448,7 +448,8 @@ TEST_CASE(
     CHECK_FALSE(fetches(blocks(64, 0), target));
     CHECK_FALSE(fetches(blocks(64, 4, "n", 0), target));  // one row for all
     CHECK_FALSE(fetches(blocks(64, 4, "4"), target));
-    CHECK_FALSE(fetches(blocks(8, 4), target));  // blocks as small as what the hardware looks ahead
+    CHECK(fetches(blocks(8, 4), target));
+    CHECK_FALSE(fetches(blocks(2, 4), target));  // blocks as small as what the hardware looks ahead
   }
 }
 

@@ -151,7 +151,9 @@ std::vector<Tensor> evaluate_shaken(const Graph& graph, const std::vector<Tensor
       if ((tolerance == Tolerance::kExact && !wild && !halves) || !is_float(out.dtype())) continue;
       // Functions are approximated in at least f32, with a bound relative to their range; a half
       // number below the least may be kept.
-      double absolute = out.dtype() == DType::kF16 ? 0x1p-24 : 0;
+      double absolute = out.dtype() == DType::kF16    ? 0x1p-24
+                        : out.dtype() == DType::kBF16 ? 0x1p-133
+                                                      : 0;
       if (node.op->name == "Softmax")  // makes no denormal numbers
         absolute = std::max(absolute, out.dtype() == DType::kF64 ? 0x1p-1022 : 0x1p-126);
       if (node.op->weight >= 6) absolute = out.dtype() == DType::kF64 ? 0x1p-50 : 0x1p-20;

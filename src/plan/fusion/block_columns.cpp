@@ -12,12 +12,6 @@ using loop::Affine;
 using loop::Expr;
 using loop::Var;
 
-namespace {
-
-constexpr int kRowsAtOnce = 4;  // of a column product whose factors stay in registers
-
-}  // namespace
-
 ColumnSums::ColumnSums(BlockKernel& kernel, std::optional<Var> task)
     : kernel_(kernel), region_(kernel.region()), builder_(kernel.builder()), task_(task) {}
 

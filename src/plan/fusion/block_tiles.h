@@ -9,7 +9,8 @@ namespace xc::fusion {
 
 constexpr int kBlockRows = 32;       // of a block, where nothing asks for more or fewer
 constexpr int64_t kTaskRows = 1024;  // without batch axes: rows of a task
-constexpr int kFarRows = 16;         // the fewest of a block whose rows are read far apart
+constexpr int kFarRows = 4;          // the fewest of a block whose rows are read far apart
+constexpr int kRowsAtOnce = 4;       // of a column product whose factors stay in registers
 
 struct BlockTiles {
   /// `region` is analysed.
