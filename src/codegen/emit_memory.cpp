@@ -377,10 +377,8 @@ std::optional<Emitter::BlockFetch> Emitter::block_fetch(const For& loop) {
       if (passes.size() != 2) continue;
       const int64_t bytes = block * buffer.strides[0].value * element_size(buffer.type);
       Value* const far = b_.CreateICmpSGT(open.limit, integer(kSecondLevelBytes / bytes));
-      return BlockFetch{.buffer = id,
-                        .ahead = b_.CreateSelect(far, integer(bytes), integer(0)),
-                        .second = passes[1] == &loop,
-                        .rows = {}};
+      return BlockFetch{
+          .buffer = id, .ahead = bytes, .far = far, .second = passes[1] == &loop, .rows = {}};
     }
   }
   return std::nullopt;
@@ -390,8 +388,11 @@ void Emitter::fetch_block_ahead() {
   if (!vector_->block) return;
   BlockFetch& block = *vector_->block;
   const size_t half = block.rows.size() / 2;
-  for (size_t k = 0; k < block.rows.size(); ++k)
-    if ((k >= half) == block.second) fetch(block.rows[k].second, block.ahead, kToSecondLevel);
+  when(block.far, {}, [&] {
+    for (size_t k = 0; k < block.rows.size(); ++k)
+      if ((k >= half) == block.second)
+        fetch(block.rows[k].second, integer(block.ahead), kToSecondLevel);
+  });
   block.rows.clear();
 }
 

@@ -81,8 +81,9 @@ class Emitter {
   // What a vector loop over rows of a block fetches of the next block: emit_memory.cpp.
   struct BlockFetch {
     uint32_t buffer = 0;
-    llvm::Value* ahead = nullptr;  // bytes from a row to the one in its place in the next block
-    bool second = false;           // of the two passes over a block
+    int64_t ahead = 0;           // bytes from a row to the one in its place in the next block
+    llvm::Value* far = nullptr;  // whether the second-level cache does not hold them all
+    bool second = false;         // of the two passes over a block
     std::vector<std::pair<const loop::Node*, llvm::Value*>> rows;  // of an iteration
   };
   void vector_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);

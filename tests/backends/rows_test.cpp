@@ -416,5 +416,20 @@ TEST_CASE("backends/rows: functions behind norms of planes, shared by threads") 
         }
 }
 
+TEST_CASE("backends/rows: a norm of planes does not store halves") {
+  Generator g(47);
+  PostOp narrow{PostOp::Kind::kUnary, &get_op("Cast"), {}, 0, true, {}};
+  narrow.attrs.set("to", int64_t{10});
+  Problem p;
+  p.op = &get_op("InstanceNormalization");
+  p.inputs = {g.tensor(DType::kF32, {1, 4, 3, 5}), g.tensor(DType::kF32, {4}),
+              g.tensor(DType::kF32, {4})};
+  const Implementation& row = find_row("xc.rows", p.op->name);
+  const Node node = node_of(p);
+  CHECK(row.supports(spec_of(p, node, {})).yes());
+  p.post_ops = {narrow};
+  CHECK_FALSE(row.supports(spec_of(p, node, {})).yes());
+}
+
 }  // namespace
 }  // namespace xc
