@@ -59,7 +59,18 @@ XC_INLINE V load(const T* p) {
 }
 template <class V, class T>
 XC_INLINE V splat(T value) {
-  return value - V{};  // value - (+0): keeps -0 and NaN
+  using E = Scalar<V>;
+  if constexpr (sizeof(V) == 2 * XC_VECTOR_BYTES && sizeof(E) == 8) {
+    // GCC writes what two registers hold element by element to memory, and loading that waits for
+    // all of it (sin takes three times as long).
+    using Half = Vec<E>;
+    const Half halves[2] = {splat<Half>(static_cast<E>(value)), splat<Half>(static_cast<E>(value))};
+    V out;
+    __builtin_memcpy(&out, halves, sizeof(out));
+    return out;
+  } else {
+    return value - V{};  // value - (+0): keeps -0 and NaN
+  }
 }
 
 template <int bytes>
