@@ -352,7 +352,7 @@ std::vector<const Node*> Emitter::rows_read(const For& loop, uint32_t buffer) co
 }
 
 // A block of rows that is read twice comes from memory the first time, while nothing is computed
-// that memory would wait for, and the second time from the second-level cache, while memory waits.
+// that memory would wait for, and the second time from a cache, while memory waits.
 // So each pass over a block fetches half of the next one: 40 MB by rows of 4000 bytes, X'(Xv), take
 // 0.81 of the time, by rows of 2000 bytes with four columns 0.88 (Xeon with AMX).
 std::optional<Emitter::BlockFetch> Emitter::block_fetch(const For& loop) {

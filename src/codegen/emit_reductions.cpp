@@ -109,9 +109,6 @@ void Emitter::accumulate(const Accumulate& stmt) {
   const auto shaped = [&](const Val& v) { return lanes || acc.vec ? vector(v) : uniform(v); };
   Value* now = shaped(value(stmt.value));
   Value* second = stmt.second ? shaped(value(stmt.second)) : nullptr;
-  // What adds 0 in lanes that are off needs no mask: a partial sum is -0 before the first element
-  // at most, and the sum begins with +0.
-  const bool adds_zero = acc.from_zero && zero_if_off(now) && (!second || zero_if_off(second));
   // Combines into `best` where `active` (null: everywhere).
   const auto feed = [&](Value*& best, Value** best_index, Value* active) {
     if (!arg) {
@@ -126,6 +123,9 @@ void Emitter::accumulate(const Accumulate& stmt) {
   };
   const auto index_of = [&](size_t g) { return arg ? &acc.indices[g] : nullptr; };
   if (!lanes) return feed(acc.values[0], index_of(0), nullptr);
+  // What adds 0 in lanes that are off needs no mask: a partial sum is -0 before the first element
+  // at most, and the sum begins with +0.
+  const bool adds_zero = acc.from_zero && zero_if_off(now) && (!second || zero_if_off(second));
   const size_t g = static_cast<size_t>(vector_->group) % acc.values.size();
   feed(acc.values[g], index_of(g), adds_zero ? nullptr : vector_->mask);
 }

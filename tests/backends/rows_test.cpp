@@ -3,6 +3,7 @@
 #include "backends/cpu/side_by_side.h"
 #include "backends/cpu/vector/rows_fn.h"
 #include "backends/step_harness.h"
+#include "support/evaluate.h"
 
 namespace xc {
 namespace {
@@ -343,13 +344,6 @@ TEST_CASE("backends/rows: norms of planes, row-major and channels-last") {
       }
     }
   }
-}
-
-Tensor in_f64(const Tensor& t) {
-  Tensor out(DType::kF64, t.dims());
-  const std::vector<double> values = t.to_doubles();
-  std::copy(values.begin(), values.end(), out.as<double>());
-  return out;
 }
 
 TEST_CASE("backends/rows: functions behind norms of planes, shared by threads") {

@@ -103,6 +103,29 @@ void check_bits(const Kernel& kernel, const Kernel& scheduled, const Problem& pr
   }
 }
 
+// `kernel`, whose tasks are rows of one element at least, on every target and shape. `fill`: what
+// inputs hold besides; `look`: at what a run has left.
+void check_rows(const Kernel& kernel, uint64_t seed,
+                const std::function<void(Buffers&)>& fill = nullptr,
+                const std::function<void(const Buffers&)>& look = nullptr) {
+  for (const std::string& target : test::compared_targets()) {
+    CAPTURE(target);
+    const test::Compiled code(kernel, target);
+    for (const Shape& shape : kShapes) {
+      if (shape.m == 0) continue;
+      CAPTURE(shape.m);
+      const Problem problem = problem_of(kernel, shape.n, shape.m, shape.pad);
+      Buffers expected(kernel, problem, seed, true), got(kernel, problem, seed, true);
+      for (Buffers* buffers : {&expected, &got})
+        if (fill) fill(*buffers);
+      REQUIRE(interpret(kernel, expected.args(0, shape.n), test::math_of(target)) == 0);
+      CHECK(code.run(got, 0, shape.n) == 0);
+      CHECK(test::difference(kernel, expected, got) == "");
+      if (look && shape.n > 0) look(got);
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("codegen/differential: example kernels have the interpreter's bits") {
@@ -493,26 +516,10 @@ TEST_CASE("codegen/differential: sums over what a mask leaves of a row, of negat
     auto* x = reinterpret_cast<uint32_t*>(buffers.data(0));
     std::fill_n(x, buffers.bytes(0) / sizeof(uint32_t), 0x8000'0000U);
   };
-  for (const bool zeros : {false, true})
-    for (const std::string& target : test::compared_targets()) {
-      CAPTURE(target);
-      const test::Compiled code(kernel, target);
-      for (const Shape& shape : kShapes) {
-        if (shape.m == 0) continue;  // x[t, 0] is read
-        CAPTURE(shape.m);
-        const Problem problem = problem_of(kernel, shape.n, shape.m, shape.pad);
-        Buffers expected(kernel, problem, 5, true), got(kernel, problem, 5, true);
-        if (zeros) {
-          fill(expected);
-          fill(got);
-        }
-        REQUIRE(interpret(kernel, expected.args(0, shape.n), test::math_of(target)) == 0);
-        CHECK(code.run(got, 0, shape.n) == 0);
-        CHECK(test::difference(kernel, expected, got) == "");
-        if (zeros && shape.n > 0)
-          CHECK(*reinterpret_cast<const uint32_t*>(got.data(5)) == 0x8000'0000U);
-      }
-    }
+  check_rows(kernel, 5);
+  check_rows(kernel, 5, fill, [](const Buffers& got) {
+    CHECK(*reinterpret_cast<const uint32_t*>(got.data(5)) == 0x8000'0000U);
+  });
 }
 
 TEST_CASE("codegen/differential: the comparison sees a planted fault") {
@@ -565,18 +572,7 @@ TEST_CASE("codegen/differential: reductions of every type, nested, unrolled, wit
       const bool alone = text[i] == 'T' && !std::isalpha(static_cast<unsigned char>(text[i + 1]));
       typed += alone ? type : std::string(1, text[i]);
     }
-    Kernel kernel = parse(typed);
     CAPTURE(type);
-    for (const std::string& target : test::compared_targets()) {
-      const test::Compiled compiled(kernel, target);
-      for (const Shape& shape : kShapes) {
-        if (shape.m == 0) continue;  // x[t, 0] is read
-        Problem problem = problem_of(kernel, shape.n, shape.m, shape.pad);
-        Buffers want(kernel, problem, 11, true), got(kernel, problem, 11, true);
-        CHECK(interpret(kernel, want.args(0, shape.n), test::math_of(target)) == 0);
-        CHECK(compiled.run(got, 0, shape.n) == 0);
-        CHECK(test::difference(kernel, got, want) == "");
-      }
-    }
+    check_rows(parse(typed), 11);
   }
 }

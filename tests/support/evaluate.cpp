@@ -54,6 +54,13 @@ std::vector<Tensor> random_inputs(const Graph& graph, int64_t extent, uint64_t s
   return out;
 }
 
+Tensor in_f64(const Tensor& tensor) {
+  Tensor out(DType::kF64, tensor.dims());
+  const std::vector<double> values = tensor.to_doubles();
+  std::copy(values.begin(), values.end(), out.as<double>());
+  return out;
+}
+
 std::string difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b,
                        double tolerance) {
   if (a.size() != b.size()) return fmt::format("{} outputs and {}", a.size(), b.size());

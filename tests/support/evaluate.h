@@ -17,6 +17,9 @@ std::vector<Tensor> evaluate(const Graph& graph, const std::vector<Tensor>& inpu
 // (-2, 2), integers in [0, 3]; fails (kUnsupported) for other types.
 std::vector<Tensor> random_inputs(const Graph& graph, int64_t extent, uint64_t seed);
 
+// The same numbers.
+Tensor in_f64(const Tensor& tensor);
+
 // Where two results differ by more than `tolerance` (absolute and relative); empty if nowhere.
 std::string difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b,
                        double tolerance);

@@ -132,11 +132,7 @@ std::vector<Tensor> exact(const Case& c, const std::vector<Tensor>& inputs) {
   Graph graph = parse_graph(with_type(c.text, "f64"));
   infer_types(graph);
   std::vector<Tensor> wide;
-  for (const Tensor& in : inputs) {
-    wide.emplace_back(DType::kF64, in.dims());
-    const std::vector<double> values = in.to_doubles();
-    std::copy(values.begin(), values.end(), wide.back().as<double>());
-  }
+  for (const Tensor& in : inputs) wide.push_back(test::in_f64(in));
   return test::evaluate(graph, wide);
 }
 

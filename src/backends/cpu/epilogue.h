@@ -37,6 +37,8 @@ class Epilogue {
                                        std::string& reason, bool staged = false);
   bool empty() const { return !program_; }
   bool staged() const { return staged_; }
+  /// Whether it reads operands of the step beside the tile.
+  bool has_operands() const { return !inputs_.empty(); }
   int64_t scratch_bytes() const { return program_ ? program_->scratch_bytes() : 0; }
 
   /// The parts of output 0 that a bound step's tasks write, one behind the other.

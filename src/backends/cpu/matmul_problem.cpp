@@ -170,8 +170,9 @@ int64_t most_parts(const MatMulProblem& p) {
   return ceil_div(std::clamp<int64_t>(worth, 1, kMostTasks), p.batches);
 }
 
-/// So many parts of the rows, of the columns, for each batch.
-std::vector<MatMulPart> grid(const MatMulProblem& p, int64_t rows, int64_t columns) {
+}  // namespace
+
+std::vector<MatMulPart> split_evenly(const MatMulProblem& p, int64_t rows, int64_t columns) {
   std::vector<MatMulPart> parts;
   for (int64_t batch = 0; batch < p.batches; ++batch)
     for (int64_t r = 0; r < rows; ++r) {
@@ -187,8 +188,6 @@ std::vector<MatMulPart> grid(const MatMulProblem& p, int64_t rows, int64_t colum
   return parts;
 }
 
-}  // namespace
-
 std::vector<MatMulPart> split_matmul(const MatMulProblem& p, int64_t slices, int threads) {
   if (p.batches == 0 || p.m == 0 || p.n == 0) return {};
   const int64_t per_batch = most_parts(p);
@@ -201,12 +200,7 @@ std::vector<MatMulPart> split_matmul(const MatMulProblem& p, int64_t slices, int
   rows = std::clamp<int64_t>(p.m / (2 * kRowUnit), 1, std::max<int64_t>(1, per_batch / columns));
   // In one part it would occupy one thread; 32 rows take 3 % longer than half of 64.
   if (threads > 1 && p.batches * columns * rows == 1 && per_batch >= 4 && p.m > kRowUnit) rows = 2;
-  return grid(p, rows, columns);
-}
-
-std::vector<MatMulPart> split_evenly(const MatMulProblem& p, int64_t rows, int64_t slices) {
-  if (p.batches == 0 || p.m == 0 || p.n == 0) return {};
-  return grid(p, rows, slices);
+  return split_evenly(p, rows, columns);
 }
 
 int64_t rows_in_cache(int64_t row_bytes) {
@@ -222,7 +216,7 @@ std::vector<MatMulPart> split_slices(const MatMulProblem& p, int64_t slices, int
     const int64_t worth = std::clamp<int64_t>(p.m / (2 * kRowUnit), 1, most_parts(p));
     rows = std::max(rows, std::min(enough, worth));
   }
-  return grid(p, rows, slices);
+  return split_evenly(p, rows, slices);
 }
 
 std::vector<MatMulPart> split_copying(const MatMulProblem& p, int threads, int64_t tile) {
@@ -251,7 +245,7 @@ std::vector<MatMulPart> split_copying(const MatMulProblem& p, int threads, int64
         best = cost, best_rows = rows, best_columns = columns;
     }
   }
-  return grid(p, best_rows, best_columns);
+  return split_evenly(p, best_rows, best_columns);
 }
 
 }  // namespace xc::cpu

@@ -61,8 +61,9 @@ std::vector<MatMulPart> split_matmul(const MatMulProblem& problem, int64_t slice
 /// would be idle. Rows first, then columns.
 std::vector<MatMulPart> split_slices(const MatMulProblem& problem, int64_t slices,
                                      int64_t most_rows, int threads);
-/// So many parts of the rows, at multiples of 32, times the columns' `slices`. Rows first.
-std::vector<MatMulPart> split_evenly(const MatMulProblem& problem, int64_t rows, int64_t slices);
+/// So many parts of the rows, at multiples of 32, and of the columns, at multiples of 64, for each
+/// batch. Rows first.
+std::vector<MatMulPart> split_evenly(const MatMulProblem& problem, int64_t rows, int64_t columns);
 /// As many rows as leave a second-level cache room beside a left side of `row_bytes` each.
 int64_t rows_in_cache(int64_t row_bytes);
 /// For a kernel that copies a part's columns of the right side in each part and whose sums do not

@@ -43,7 +43,8 @@ class PackedBound final : public BoundKernel {
     if (units_) {
       const Bf16x3Product::Division division = units_->divided(p_, slices, spec.threads);
       parts_ = split_evenly(p_, division.rows, slices);
-      tasks = division.rows * division.groups;
+      groups_ = division.groups;
+      tasks = division.rows * groups_;
     } else {
       parts_ = rounded_ && !own
                    ? split_slices(p_, slices, rows_in_cache(p_.k * left_bytes()), spec.threads)
@@ -196,10 +197,9 @@ class PackedBound final : public BoundKernel {
 
   /// Of a task on units: parts of some slices of the same rows.
   int64_t first_part(int64_t task) const {
-    const int64_t slices = weights_->slices, groups = tasks * slices / parts_count();
-    return task / groups * slices + task % groups * slices / groups;
+    const int64_t slices = weights_->slices;
+    return task / groups_ * slices + task % groups_ * slices / groups_;
   }
-  int64_t parts_count() const { return static_cast<int64_t>(parts_.size()); }
 
   /// Parts of the same rows together where these are split for all of them in turn.
   void run_on_units(const StepArgs& args, int64_t begin, int64_t end) const {
@@ -298,6 +298,7 @@ class PackedBound final : public BoundKernel {
   bool tiles_in_scratch_ = false;  ///< what the epilogue reads
   bool complete_ = true;
   std::optional<Bf16x3Product> units_;
+  int64_t groups_ = 1;  ///< of slices, on units: a task is one of them for a part of the rows
   std::vector<MatMulPart> parts_;
   std::vector<Product> products_;       ///< none: own kernels
   std::vector<uint32_t> part_product_;  ///< of each part

@@ -60,8 +60,7 @@ class PixelNormBound final : public BoundKernel {
     share(spec.threads);
     lay_out();
     if (!behind_.empty()) add_tiles(context, axis);
-    // Other operands of functions behind may lie there too.
-    in_place = spec.inputs.size() <= 3 ? 1 : 0;
+    in_place = behind_.has_operands() ? 0 : 1;  // they may lie there too
     held_bytes += views_.bytes() + tiles_.bytes() + 256;
   }
 

@@ -12,7 +12,7 @@ namespace xc::cpu {
 struct PixelNorm {
   int64_t groups;
   float epsilon;
-  Epilogue behind;  ///< of the step
+  const Epilogue& behind;  ///< of the step
 };
 
 /// Null unless pixels of the input and of the result lie at one distance each, their channels side

@@ -51,6 +51,10 @@ bool is_softmax(Kind kind) {
   return kind == Kind::kSoftmax || kind == Kind::kLogSoftmax;
 }
 
+bool is_per_channel(Kind kind) {
+  return kind == Kind::kInstanceNorm || kind == Kind::kGroupNorm;
+}
+
 float epsilon_of(const StepSpec& spec) {
   return static_cast<float>(spec.attrs().get_float("epsilon", kDefaultEpsilon));
 }
@@ -128,11 +132,10 @@ class RowsBound final : public BoundKernel {
                     : std::clamp<int64_t>(rows_ * n_ / kTaskElements, 1,
                                           std::max<int64_t>(1, groups_.count()));
     stage_bytes_ = stage_x_ || stage_y_ ? align_up(n_ * 4, 64) : 0;
-    epilogue_at_ = 2 * stage_bytes_ + 2 * align_up(affine_bytes_, 64);
+    epilogue_at_ = 2 * stage_bytes_ + 2 * affine_bytes_;
     scratch_bytes = epilogue_at_ + behind_.scratch_bytes();
     if (!behind_.empty() && n_ > 0) add_tiles(context);
-    // Other operands of functions behind may lie there too.
-    in_place = behind_.empty() || spec.inputs.size() <= 3 ? 1 : 0;
+    in_place = behind_.has_operands() ? 0 : 1;  // they may lie there too
     held_bytes += views_.bytes() + tiles_.bytes() + 512;
   }
 
@@ -155,7 +158,7 @@ class RowsBound final : public BoundKernel {
       const size_t rank = outer_dims_.size();
       for (size_t axis = rank; axis-- > 0;) {
         const int64_t index = rest % outer_dims_[axis];
-        if (axis + 1 == rank && !stage_x_ && !stage_y_ && !per_channel())
+        if (axis + 1 == rank && !stage_x_ && !stage_y_ && !is_per_channel(kind_))
           block = std::min(last - row, outer_dims_[axis] - index);
         x_at += index * outer_x_[axis];
         y_at += index * outer_y_[axis];
@@ -244,7 +247,6 @@ class RowsBound final : public BoundKernel {
     }
   }
   bool abreast() const { return x_step_ != 1 || y_step_ != 1; }
-  bool per_channel() const { return kind_ == Kind::kInstanceNorm || kind_ == Kind::kGroupNorm; }
 
   /// How scale and bias lie over a row.
   void prepare_affine(size_t first) {
@@ -252,7 +254,7 @@ class RowsBound final : public BoundKernel {
     for (size_t i = 1; i < std::min<size_t>(3, views_.inputs.size()); ++i) {
       const OperandView& p = views_.inputs[i];
       if (!p.present()) continue;
-      if (per_channel()) {
+      if (is_per_channel(kind_)) {
         affine_stride_[i] = p.strides[0];
         continue;
       }
@@ -315,14 +317,11 @@ class RowsBound final : public BoundKernel {
   Epilogue::Tiles tiles_;  ///< one per row
 };
 
-bool is_per_channel(Kind kind) {
-  return kind == Kind::kInstanceNorm || kind == Kind::kGroupNorm;
-}
-
 Verdict supports(const StepSpec& spec) {
   const Kind kind = kind_of(*spec.op);
   if (!spec.post_ops.empty() && !is_per_channel(kind)) return Verdict::no("takes no post-ops");
-  const size_t own = spec.post_ops.empty() ? spec.inputs.size() : 3;  // the others: of post-ops
+  // Those of post-ops are behind all that the operator could have.
+  const size_t own = std::min(spec.inputs.size(), static_cast<size_t>(spec.op->max_inputs));
   for (const Operand& input : std::span(spec.inputs).first(own))
     if (input.present() && input.dtype != DType::kF32)
       return Verdict::no(fmt::format("elements of type {}", name(input.dtype)));
@@ -350,34 +349,23 @@ Verdict supports(const StepSpec& spec) {
   return Verdict::ok();
 }
 
-/// InstanceNormalization and GroupNormalization: as the values lie when a step is bound.
-class PlanesKernel final : public Kernel {
- public:
-  explicit PlanesKernel(const StepSpec& spec) : spec_(spec) {
+struct Behind {
+  explicit Behind(const StepSpec& spec) {
     std::string reason;
-    if (auto behind = Epilogue::build(spec, {}, reason)) behind_ = std::move(*behind);
+    if (auto built = Epilogue::build(spec, {}, reason)) epilogue = std::move(*built);
   }
-
-  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
-    const int64_t channels = context.inputs[0].dims[1];
-    const bool each = kind_of(*spec_.op) == Kind::kInstanceNorm;
-    const PixelNorm norm{each ? channels : groups_of(spec_, channels), epsilon_of(spec_), behind_};
-    auto bound = bind_pixel_norm(spec_, context, norm);
-    return bound ? bound : std::make_shared<RowsBound>(spec_, context, behind_);
-  }
-
- private:
-  StepSpec spec_;
-  Epilogue behind_;
+  Epilogue epilogue;
 };
 
-std::shared_ptr<const BoundKernel> bind_rows(const StepSpec& spec, const BindContext& context) {
-  return std::make_shared<RowsBound>(spec, context);
-}
-constexpr auto create_rows = create_by<bind_rows>;
-
-std::unique_ptr<Kernel> create_planes(const StepSpec& spec) {
-  return std::make_unique<PlanesKernel>(spec);
+/// InstanceNormalization and GroupNormalization: as the values lie when a step is bound.
+std::shared_ptr<const BoundKernel> bind_planes(const StepSpec& spec, const BindContext& context,
+                                               const std::shared_ptr<const Behind>& behind) {
+  const int64_t channels = context.inputs[0].dims[1];
+  const bool each = kind_of(*spec.op) == Kind::kInstanceNorm;
+  auto bound = bind_pixel_norm(
+      spec, context,
+      {each ? channels : groups_of(spec, channels), epsilon_of(spec), behind->epilogue});
+  return bound ? bound : std::make_shared<RowsBound>(spec, context, behind->epilogue);
 }
 
 }  // namespace
@@ -385,7 +373,8 @@ std::unique_ptr<Kernel> create_planes(const StepSpec& spec) {
 void add_row_norms(Rows& rows) {
   for (const Row& row : kRows) {
     const bool planes = is_per_channel(row.kind);
-    rows.push_back({"xc.rows", row.op, supports, planes ? create_planes : create_rows,
+    rows.push_back({"xc.rows", row.op, supports,
+                    planes ? create_prepared<Behind, bind_planes> : create_bound_by<RowsBound>,
                     planes ? any_order : nullptr});
   }
 }

@@ -54,7 +54,7 @@ void ColumnSums::add_sum(BlockRows& rows, const BlockColumn& column, const loop:
 
 void ColumnSums::add_product(BlockRows& rows, const BlockColumn& column, const loop::Buffer& sums) {
   const loop::Buffer narrow = materialise(rows, column.narrow);
-  if (column.narrow_width * kRowsAtOnce <= tile_of(column.type, kernel_.tiles().column_factors))
+  if (kernel_.tiles().adds_by_rows(column))
     add_product_by_rows(rows, column, narrow, sums);
   else
     add_product_by_columns(rows, column, narrow, sums);

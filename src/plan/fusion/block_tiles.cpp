@@ -39,15 +39,6 @@ int64_t row_bytes_in_memory(const BlockRegion& region) {
   return widest;
 }
 
-/// Whether a block's column products are added up by rows, so that its sums pass by as often
-/// whatever the block's size.
-bool adds_by_rows(const BlockRegion& region, int factors) {
-  const auto& columns = region.columns();
-  return !columns.empty() && std::ranges::all_of(columns, [&](const BlockColumn& c) {
-    return c.wide == kNone || c.narrow_width * kRowsAtOnce <= tile_of(c.type, factors);
-  });
-}
-
 bool asks_for_rounding(const BlockRegion& region) {
   const auto& order = region.graph().order();
   return std::any_of(order.begin(), order.end(), [&](NodeId id) {
@@ -57,6 +48,10 @@ bool asks_for_rounding(const BlockRegion& region) {
 
 }  // namespace
 
+bool BlockTiles::adds_by_rows(const BlockColumn& product) const {
+  return product.narrow_width * kRowsAtOnce <= tile_of(product.type, column_factors);
+}
+
 /// Rows that are read again, by columns (X'(Xv)), come from a cache then: from the first-level one
 /// where small blocks cost nothing (40 MB by rows of 2000 bytes, four columns, 0.88 of the time of
 /// blocks of 128 rows, 2 MB by rows of 4000 bytes 0.8; Xeon with AMX).
@@ -65,7 +60,11 @@ void BlockTiles::choose_block_rows(const BlockRegion& region, int most) {
   block_rows = row_bytes == 0 ? most : kBlockRows;
   if (row_bytes < kFarBytes) return;
   block_rows = kMostBlockRows;
-  const int64_t near = adds_by_rows(region, column_factors) ? kNearBytes : kBlockBytes;
+  const auto& columns = region.columns();
+  const bool by_rows = !columns.empty() && std::ranges::all_of(columns, [&](const BlockColumn& c) {
+    return c.wide == kNone || adds_by_rows(c);
+  });
+  const int64_t near = by_rows ? kNearBytes : kBlockBytes;
   while (block_rows > kLeastNearRows && block_rows * row_bytes > near) block_rows /= 2;
   while (block_rows > kLeastBlockRows && block_rows * row_bytes > kBlockBytes) block_rows /= 2;
   far_rows = block_rows >= kFarRows;

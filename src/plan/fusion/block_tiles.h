@@ -28,6 +28,10 @@ struct BlockTiles {
   int column_vectors;  ///< of sums of a column product
   int column_factors;  ///< numbers of the narrow side of a column product, in registers
 
+  /// Whether a column product is added up by rows, kRowsAtOnce at a time with their factors in
+  /// registers, so that its sums pass by as often whatever the block's size.
+  bool adds_by_rows(const BlockColumn& product) const;
+
  private:
   void choose_block_rows(const BlockRegion& region, int most);
 };
