@@ -327,8 +327,6 @@ Verdict supports(const StepSpec& spec) {
       return Verdict::no(fmt::format("elements of type {}", name(input.dtype)));
   if (is_softmax(kind)) return Verdict::ok();
   if (is_per_channel(kind)) {
-    if (spec.outputs[0].dtype != DType::kF32)
-      return Verdict::no("results that are stored in halves");
     std::string reason;
     return Epilogue::build(spec, {}, reason) ? Verdict::ok() : Verdict::no(reason);
   }
