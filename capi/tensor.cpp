@@ -65,6 +65,18 @@ void need_strings(const Tensor& tensor, uint64_t count) {
     fail(Status::kInvalidArgument, "the tensor has {} elements, not {}", tensor.count(), count);
 }
 
+xc_tensor_view to_view(const TensorView& view) {
+  return {view.data, view.dims.data(), view.strides.data(), static_cast<xc_dtype>(view.dtype),
+          static_cast<uint32_t>(view.dims.size())};
+}
+
+const Tensor& need_sequence(const xc_tensor* sequence) {
+  const Tensor& tensor = live_tensor(sequence, "sequence").tensor;
+  if (tensor.dtype() != DType::kTensor)
+    fail(Status::kInvalidArgument, "a tensor of {} is no sequence", name(tensor.dtype()));
+  return tensor;
+}
+
 }  // namespace
 
 xc_tensor* make_tensor(Tensor tensor) {
@@ -174,12 +186,7 @@ int64_t xc_tensor_element_count(const xc_tensor* tensor) {
 }
 
 xc_status xc_tensor_get_view(const xc_tensor* tensor, xc_tensor_view* out_view) {
-  return guard(nullptr, [&] {
-    const TensorView view = view_of(tensor, "tensor");
-    *need(out_view, "out_view") = {view.data, view.dims.data(), view.strides.data(),
-                                   static_cast<xc_dtype>(view.dtype),
-                                   static_cast<uint32_t>(view.dims.size())};
-  });
+  return guard(nullptr, [&] { *need(out_view, "out_view") = to_view(view_of(tensor, "tensor")); });
 }
 
 xc_status xc_tensor_copy_out(const xc_tensor* tensor, void* out_data, uint64_t bytes,
@@ -257,12 +264,29 @@ xc_status xc_sequence_create(const xc_tensor* const* elements, uint64_t count,
 xc_status xc_sequence_element(const xc_tensor* sequence, uint64_t index, xc_tensor** out_tensor,
                               xc_error** out_error) {
   return guard(out_error, [&] {
-    const Tensor& from = live_tensor(sequence, "sequence").tensor;
+    const Tensor& from = need_sequence(sequence);
     need(out_tensor, "out_tensor");
-    if (from.dtype() != DType::kTensor)
-      fail(Status::kInvalidArgument, "a tensor of {} is no sequence", name(from.dtype()));
     if (index >= static_cast<uint64_t>(from.count()))
       fail(Status::kInvalidArgument, "no element {} in {} elements", index, from.count());
     *out_tensor = make_tensor(from.as<Tensor>()[index]);
+  });
+}
+
+xc_status xc_sequence_maps(const xc_tensor* sequence, xc_tensor_view* out_keys,
+                           xc_tensor_view* out_values, uint64_t count, xc_error** out_error) {
+  return guard(out_error, [&] {
+    const Tensor& from = need_sequence(sequence);
+    need_array(out_keys, count, "out_keys");
+    need_array(out_values, count, "out_values");
+    if (static_cast<uint64_t>(from.count()) != count)
+      fail(Status::kInvalidArgument, "the sequence has {} elements, not {}", from.count(), count);
+    const Tensor* const maps = from.as<Tensor>();
+    for (uint64_t i = 0; i < count; ++i)
+      if (!is_map(maps[i].view())) fail(Status::kInvalidArgument, "element {} is no map", i);
+    for (uint64_t i = 0; i < count; ++i) {
+      const Tensor* const parts = maps[i].as<Tensor>();
+      out_keys[i] = to_view(parts[0].view());
+      out_values[i] = to_view(parts[maps[i].strides()[0]].view());
+    }
   });
 }

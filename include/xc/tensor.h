@@ -83,8 +83,9 @@ XC_API XC_NODISCARD xc_status xc_tensor_strings(const xc_tensor* tensor, xc_stri
  * tensors. It shares their memory, but copies tensors that a run returned. Sequences are inputs and
  * outputs of models like any tensor; elements of a returned one may share memory with elements of
  * an input. A map is the sequence of two tensors of rank 1 and one length: its keys (i64 or string,
- * each once) and its values; those that a run returns have ascending keys. Fails with
- * XC_INVALID_ARGUMENT, XC_OUT_OF_MEMORY. @since 0.1 @stability experimental */
+ * each once) and its values; those that a run returns have ascending keys, which are not to be
+ * written: other maps may share them. Fails with XC_INVALID_ARGUMENT, XC_OUT_OF_MEMORY. @since 0.1
+ * @stability experimental */
 XC_API XC_NODISCARD xc_status xc_sequence_create(const xc_tensor* const* elements, uint64_t count,
                                                  xc_tensor** out_sequence, xc_error** out_error);
 
@@ -93,6 +94,15 @@ XC_API XC_NODISCARD xc_status xc_sequence_create(const xc_tensor* const* element
  * @since 0.1 @stability experimental */
 XC_API XC_NODISCARD xc_status xc_sequence_element(const xc_tensor* sequence, uint64_t index,
                                                   xc_tensor** out_tensor, xc_error** out_error);
+
+/* Keys and values of all maps of a sequence of maps, without a handle for each: `count` views of
+ * either, which must be the element count. They live as long as the sequence; for keys or values of
+ * strings `data` is opaque, but keys of equal `data` and size are the same keys: maps of one
+ * ZipMap share theirs. Fails with XC_INVALID_ARGUMENT (no sequence, an element is no map).
+ * @since 0.1 @stability experimental */
+XC_API XC_NODISCARD xc_status xc_sequence_maps(const xc_tensor* sequence, xc_tensor_view* out_keys,
+                                               xc_tensor_view* out_values, uint64_t count,
+                                               xc_error** out_error);
 
 #ifdef __cplusplus
 }

@@ -95,6 +95,14 @@ class Tensor {
     detail::call(&xc_sequence_element, handle(), index, &out);
     return adopt(out);
   }
+  /// Keys and values of all maps of a sequence of maps; see xc_sequence_maps().
+  std::pair<std::vector<xc_tensor_view>, std::vector<xc_tensor_view>> maps() const {
+    const auto count = static_cast<size_t>(size());
+    std::vector<xc_tensor_view> keys(count), values(count);
+    detail::call(&xc_sequence_maps, handle(), keys.data(), values.data(),
+                 static_cast<uint64_t>(count));
+    return {std::move(keys), std::move(values)};
+  }
   /// Takes over a reference that a C function gave.
   static Tensor adopt(xc_tensor* handle) {
     Tensor out;

@@ -142,16 +142,14 @@ Tensor make_map(Map map) {
 }
 
 bool is_map(const TensorView& value, DType key, DType element) {
-  if (value.dtype != DType::kTensor || value.rank() != 1 || value.dims[0] != 2) return false;
+  if (!is_map(value)) return false;
   const auto* parts = value.as<const Tensor>();
-  const Tensor &keys = parts[0], &values = parts[value.strides[0]];
-  return keys.dtype() == key && values.dtype() == element && keys.rank() == 1 &&
-         keys.dims() == values.dims();
+  return parts[0].dtype() == key && parts[value.strides[0]].dtype() == element;
 }
 
 Map map_of(const Tensor& value) {
   const auto parts = elements_of(value);
-  if (parts.size() != 2 || !is_map(value.view(), parts[0].dtype(), parts[1].dtype()))
+  if (!is_map(value.view()))
     fail(Status::kInvalidModel, "a map is expected: keys and values of rank 1 and one length");
   return {parts[0].to_contiguous(), parts[1].to_contiguous()};
 }

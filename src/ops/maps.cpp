@@ -62,11 +62,16 @@ Values evaluate_zip(const Node& node, const Values& inputs) {
   // The maps of all rows lie in one memory.
   const Tensor values = std::is_sorted(order.begin(), order.end()) ? x : reordered(x, order);
   Tensor maps(DType::kTensor, {columns > 0 ? x.count() / columns : 0});
-  for (int64_t i = 0; i < maps.count(); ++i)
+  const Tensor pairs(DType::kTensor, {2 * maps.count()});
+  for (int64_t i = 0; i < maps.count(); ++i) {
+    Tensor* const pair = pairs.as<Tensor>() + 2 * i;
+    pair[0] = sorted;
+    pair[1] =
+        Tensor(values.buffer(), values.byte_offset() + i * columns * element_size(values.dtype()),
+               values.dtype(), {columns});
     maps.as<Tensor>()[i] =
-        make_map({sorted, Tensor(values.buffer(),
-                                 values.byte_offset() + i * columns * element_size(values.dtype()),
-                                 values.dtype(), {columns})});
+        Tensor(pairs.buffer(), 2 * i * element_size(DType::kTensor), DType::kTensor, {2});
+  }
   return {maps};
 }
 

@@ -243,7 +243,8 @@ void Executor::hand_out_made(const Bound& last, void* const* inputs, const Outpu
                                   [&](ValueId input) { return is_container(graph.value(input)); }))
       tensor = tensor.clone();
     if (!outputs.slots[i]) {
-      const int64_t copied = to_caller ? handed_out.separate(tensor) : 0;
+      const int64_t copied =
+          to_caller ? handed_out.separate(tensor, graph.value(graph.outputs[i]).type) : 0;
       if (options_.budget) options_.budget->charge(copied);
       outputs.slots[i] = new xc_tensor;
       outputs.slots[i]->tensor = tensor;

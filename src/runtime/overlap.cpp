@@ -62,25 +62,36 @@ bool shares_inputs(std::span<const TensorView> inputs, std::span<xc_tensor* cons
   return shares;
 }
 
-int64_t HandedOut::separate(Tensor& result) {
-  if (!result) return 0;
-  if (result.dtype() == DType::kTensor) {
-    int64_t copied = 0;
-    std::vector<Tensor> elements(result.as<Tensor>(), result.as<Tensor>() + result.count());
-    for (Tensor& element : elements) copied += separate(element);
-    if (copied > 0) result = make_sequence(std::move(elements));
-    return copied;
+int64_t HandedOut::separate(Tensor& result, const Type& type) {
+  copied_ = 0;
+  if (std::optional<Tensor> other = copy_of_shared(result, type)) result = std::move(*other);
+  return copied_;
+}
+
+std::optional<Tensor> HandedOut::copy_of_shared(const Tensor& value, const Type& type) {
+  if (!value) return {};
+  if (type.kind == Type::Kind::kOptional) return copy_of_shared(value, *type.element);
+  if (value.dtype() == DType::kTensor) {
+    const std::span<Tensor> elements = elements_of(value);
+    std::vector<Tensor> others;  // from the first copy on; the container may be somebody else's
+    for (size_t i = type.kind == Type::Kind::kMap ? 1 : 0; i < elements.size(); ++i)
+      if (std::optional<Tensor> other = copy_of_shared(elements[i], *type.element)) {
+        if (others.empty()) others.assign(elements.begin(), elements.end());
+        others[i] = std::move(*other);
+      }
+    if (others.empty()) return {};
+    return make_sequence(std::move(others));
   }
-  const Bytes bytes = bytes_of(result.view());
-  if (bytes.begin == bytes.end) return 0;
+  const Bytes bytes = bytes_of(value.view());
+  if (bytes.begin == bytes.end) return {};
   const auto next = taken_.lower_bound(bytes.begin);
   if ((next == taken_.end() || bytes.end <= next->first) &&
       (next == taken_.begin() || std::prev(next)->second <= bytes.begin)) {
     taken_.emplace_hint(next, bytes.begin, bytes.end);
-    return 0;
+    return {};
   }
-  result = result.clone();
-  return result.byte_size();
+  copied_ += value.byte_size();
+  return value.clone();
 }
 
 }  // namespace xc

@@ -164,6 +164,13 @@ bool TensorView::contiguous() const {
   return is_contiguous(dims, strides);
 }
 
+bool is_map(const TensorView& value) {
+  if (value.dtype != DType::kTensor || value.rank() != 1 || value.dims[0] != 2) return false;
+  const auto* parts = value.as<const Tensor>();
+  const Tensor &keys = parts[0], &values = parts[value.strides[0]];
+  return keys.rank() == 1 && keys.dims() == values.dims();
+}
+
 Tensor::Tensor(DType dtype, Dims dims) : dtype_(dtype), dims_(std::move(dims)) {
   strides_ = contiguous_strides(dims_);
   const int64_t n = element_count(dims_);

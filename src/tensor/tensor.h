@@ -95,6 +95,9 @@ struct TensorView {
 /// True when dims of size > 1 have row-major strides.
 bool is_contiguous(std::span<const int64_t> dims, std::span<const int64_t> strides);
 
+/// Whether it is a pair of tensors of rank 1 and one length, the keys and the values of a map.
+bool is_map(const TensorView& value);
+
 class Tensor {
  public:
   Tensor() = default;

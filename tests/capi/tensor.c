@@ -191,6 +191,43 @@ static void sequences(void) {
   xc_tensor_release(y);
 }
 
+/* All maps of a sequence of maps at once. */
+static void maps(void) {
+  const int64_t two = 2, three = 3;
+  const int64_t labels[2] = {5, 7};
+  const float a[2] = {1, 2}, b[2] = {3, 4}, c[3] = {0, 0, 0};
+  xc_error* error = NULL;
+  xc_tensor* keys = NULL;
+  CHECK_OK(xc_tensor_create(XC_DTYPE_I64, 1, &two, &keys, &error));
+  memcpy(xc_tensor_data(keys), labels, sizeof labels);
+  xc_tensor *x = make_tensor(1, &two, a), *y = make_tensor(1, &two, b),
+            *longer = make_tensor(1, &three, c);
+  const xc_tensor *one[2] = {keys, x}, *other[2] = {keys, y}, *bad[2] = {keys, longer};
+  xc_tensor *first = NULL, *second = NULL, *third = NULL, *sequence = NULL, *mixed = NULL;
+  CHECK_OK(xc_sequence_create(one, 2, &first, &error));
+  CHECK_OK(xc_sequence_create(other, 2, &second, &error));
+  CHECK_OK(xc_sequence_create(bad, 2, &third, &error));
+  const xc_tensor *both[2] = {first, second}, *broken[2] = {first, third};
+  CHECK_OK(xc_sequence_create(both, 2, &sequence, &error));
+  CHECK_OK(xc_sequence_create(broken, 2, &mixed, &error));
+
+  xc_tensor_view k[2], v[2];
+  CHECK_OK(xc_sequence_maps(sequence, k, v, 2, &error));
+  CHECK(k[0].data == k[1].data && k[0].dtype == XC_DTYPE_I64 && ((int64_t*)k[1].data)[1] == 7);
+  CHECK(v[0].rank == 1 && v[1].dims[0] == 2 && v[1].strides[0] == 1 &&
+        ((float*)v[0].data)[1] == 2 && ((float*)v[1].data)[0] == 3);
+  v[0].data = NULL;
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_sequence_maps(mixed, k, v, 2, &error));
+  CHECK(v[0].data == NULL); /* untouched */
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_sequence_maps(sequence, k, v, 1, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_sequence_maps(sequence, NULL, v, 2, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_sequence_maps(sequence, k, NULL, 2, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_sequence_maps(x, k, v, 2, &error));
+  CHECK_FAILS(XC_INVALID_ARGUMENT, xc_sequence_maps(first, k, v, 2, &error));
+  xc_tensor* all[] = {keys, x, y, longer, first, second, third, sequence, mixed};
+  for (size_t i = 0; i < sizeof all / sizeof *all; ++i) xc_tensor_release(all[i]);
+}
+
 /* Null and foreign handles. */
 static void handles(void) {
   xc_error* error = NULL;
@@ -219,6 +256,7 @@ int main(void) {
   wrap();
   strings();
   sequences();
+  maps();
   handles();
   return check_result();
 }

@@ -61,44 +61,46 @@ xcrt::Tensor map_of(nb::handle value, const Text& text, std::string_view type, c
 /// Maps as dicts. Those of one sequence have the same keys as a rule, in one memory.
 class Dicts {
  public:
-  nb::object dict(const xcrt::Tensor& map) {
-    const xcrt::Tensor values = map.element(1);
-    keep_keys(map.element(0));
+  /// `map` gives the map's handle, of which only keys that differ from the last map's and values of
+  /// rare types are read. What the views show outlives this object.
+  template <class Handle>
+  nb::dict dict(const xc_tensor_view& keys, const xc_tensor_view& values, const Handle& map) {
+    if (!same_keys(keys)) {
+      keys_.clear();
+      for (nb::handle key : python_list(map().element(0))) keys_.push_back(nb::borrow(key));
+      place_ = keys.data;
+    }
     nb::dict out;
     const auto add_all = [&](auto* elements, auto* object_of) {
-      for (size_t i = 0; i < keys_.size(); ++i) {
-        const nb::object value = nb::steal(object_of(elements[i]));
+      for (const nb::object& key : keys_) {
+        const nb::object value = nb::steal(object_of(*elements));
         if (!value) nb::raise_python_error();
-        if (PyDict_SetItem(out.ptr(), keys_[i].ptr(), value.ptr()) != 0) nb::raise_python_error();
+        if (PyDict_SetItem(out.ptr(), key.ptr(), value.ptr()) != 0) nb::raise_python_error();
+        elements += values.strides[0];
       }
     };
-    if (values.dtype() == XC_DTYPE_F32)
+    if (values.dtype == XC_DTYPE_F32)
       add_all(
-          static_cast<const float*>(values.data()),
+          static_cast<const float*>(values.data),
           +[](float x) { return PyFloat_FromDouble(static_cast<double>(x)); });
-    else if (values.dtype() == XC_DTYPE_F64)
-      add_all(static_cast<const double*>(values.data()), &PyFloat_FromDouble);
-    else if (values.dtype() == XC_DTYPE_I64)
+    else if (values.dtype == XC_DTYPE_F64)
+      add_all(static_cast<const double*>(values.data), &PyFloat_FromDouble);
+    else if (values.dtype == XC_DTYPE_I64)
       add_all(
-          static_cast<const int64_t*>(values.data()),
+          static_cast<const int64_t*>(values.data),
           +[](int64_t x) { return PyLong_FromLongLong(x); });
     else
-      add_others(out, to_numpy(values.share()).attr("tolist")());
+      add_others(out, python_list(map().element(1)));
     return out;
   }
 
  private:
-  void keep_keys(xcrt::Tensor tensor) {
-    const auto count = static_cast<size_t>(tensor.size());
-    const void* place = tensor.dtype() == XC_DTYPE_STRING
-                            ? (count > 0 ? tensor.string(0).data() : nullptr)
-                            : tensor.data();
-    if (place && place == place_ && count == keys_.size()) return;
-    const nb::object list = to_numpy(tensor.share()).attr("tolist")();
-    keys_.clear();
-    for (nb::handle key : list) keys_.push_back(nb::borrow(key));
-    place_ = place;
-    held_ = std::move(tensor);  // what else might lie there then
+  bool same_keys(const xc_tensor_view& keys) const {
+    return place_ && keys.data == place_ && static_cast<size_t>(keys.dims[0]) == keys_.size();
+  }
+
+  static nb::object python_list(xcrt::Tensor tensor) {
+    return to_numpy(std::move(tensor)).attr("tolist")();
   }
 
   void add_others(nb::dict& out, const nb::object& values) const {
@@ -107,8 +109,21 @@ class Dicts {
 
   std::vector<nb::object> keys_;
   const void* place_ = nullptr;
-  xcrt::Tensor held_;
 };
+
+nb::dict from_map(const xcrt::Tensor& map) {
+  const xcrt::Tensor keys = map.element(0), values = map.element(1);
+  return Dicts().dict(keys.view(), values.view(), [&] { return map.share(); });
+}
+
+nb::list from_maps(const xcrt::Tensor& sequence) {
+  const auto [keys, values] = sequence.maps();
+  Dicts dicts;
+  nb::list out;
+  for (size_t i = 0; i < keys.size(); ++i)
+    out.append(dicts.dict(keys[i], values[i], [&, i] { return sequence.element(i); }));
+  return out;
+}
 
 }  // namespace
 
@@ -125,15 +140,10 @@ nb::object from_container(xcrt::Tensor value, std::string_view type) {
   const Text text(type);
   if (!value || value.dtype() == XC_DTYPE_UNDEFINED) return nb::none();
   if (text.kind == "opt") return from_container(std::move(value), text.inner);
-  if (text.kind == "map") return Dicts().dict(value);
+  if (text.kind == "map") return from_map(value);
   if (text.kind != "seq") return to_numpy(std::move(value));
+  if (Text(text.inner).kind == "map") return from_maps(value);
   nb::list out;
-  if (Text(text.inner).kind == "map") {
-    Dicts dicts;
-    for (int64_t i = 0; i < value.size(); ++i)
-      out.append(dicts.dict(value.element(static_cast<uint64_t>(i))));
-    return out;
-  }
   for (int64_t i = 0; i < value.size(); ++i)
     out.append(from_container(value.element(static_cast<uint64_t>(i)), text.inner));
   return out;

@@ -77,6 +77,27 @@ TEST_CASE("runtime/map: ZipMap makes a map of every row, its keys ascending") {
   CHECK(map_of(elements_of(one)[0]).values.to_doubles() == std::vector<double>{1, 0, 2});
 }
 
+TEST_CASE("runtime/map: maps of one sequence share their keys, and no values") {
+  const Tensor x = Tensor::of<float>({0, 1, 2, 3, 4, 5}, {2, 3});
+  const std::string twice = R"(graph g(%x: f32[n, 3]) -> (%a, %b) {
+  %a = ai.onnx.ml::ZipMap(%x) {classlabels_int64s=[1, 3, 5]}
+  %b = Identity(%a)
+})";
+  const auto session = session_of(twice);
+  std::vector<xc_tensor*> slots(2, nullptr);
+  session->run(std::vector<TensorView>{x.view()}, slots, {});
+  const Tensor* const a = slots[0]->tensor.as<Tensor>();
+  const Tensor* const b = slots[1]->tensor.as<Tensor>();
+  const std::vector<Map> maps{map_of(a[0]), map_of(a[1]), map_of(b[0]), map_of(b[1])};
+  for (size_t i = 0; i < maps.size(); ++i) {
+    CHECK(maps[i].keys.data() == maps[0].keys.data());
+    CHECK(maps[i].values.to_doubles() ==
+          (i % 2 == 0 ? std::vector<double>{0, 1, 2} : std::vector<double>{3, 4, 5}));
+    for (size_t k = 0; k < i; ++k) CHECK(maps[i].values.data() != maps[k].values.data());
+  }
+  for (xc_tensor* slot : slots) slot->release();
+}
+
 TEST_CASE("runtime/map: CastMap orders values by key, or places them by key") {
   CHECK(run_one(cast_map("f32", ""), kMap).to_doubles() == std::vector<double>{2.75, 1.5, -3.5});
   CHECK(run_one(cast_map("f32", R"(cast_to="TO_INT64")"), kMap).to_int64s() ==
