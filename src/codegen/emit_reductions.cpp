@@ -63,6 +63,8 @@ Value* Emitter::combine(AccOp op, DType type, Value* a, Value* b) {
       return minimum(a, b, type, true);
     case AccOp::kMin:
       return minimum(a, b, type, false);
+    case AccOp::kMaxNumber:
+      return b_.CreateSelect(b_.CreateFCmpOGT(b, a), b, a);
     default:
       fail(Status::kInternal, "code generation: arg-reductions carry an index");
   }

@@ -220,9 +220,19 @@ loop::KnownRange Emitter::known(const Expr& e) {
   });
 }
 
+bool is_zero(const Value* v) {
+  const auto* constant = llvm::dyn_cast<llvm::Constant>(v);
+  return constant && constant->isNullValue();
+}
+
 Value* Emitter::operation(Op op, DType type, DType operand, llvm::ArrayRef<Value*> v) {
   switch (op) {
     case Op::kSelect:
+      // AVX-512 has masks of the lanes that are kept.
+      if (auto* compare = llvm::dyn_cast<llvm::FCmpInst>(v[0]); compare && is_zero(v[1]))
+        return b_.CreateSelect(b_.CreateFCmp(compare->getInversePredicate(), compare->getOperand(0),
+                                             compare->getOperand(1)),
+                               v[2], v[1]);
       return b_.CreateSelect(v[0], v[1], v[2]);
     case Op::kCast:
       return convert(type, operand, v[0]);

@@ -33,6 +33,7 @@ Target target_from_name(std::string_view name) {
     out.masked_words = out.half_convert = true;
     out.vector_bits = 256;
     if (out.name == "x86-64-v3") return out;
+    out.math = loop::MathLevel::kFmaMasked;
     out.masked_all = out.gather = out.rotate_partials = true;
     out.vector_bits = 512;
     if (out.name == "x86-64-v4") return out;

@@ -287,6 +287,7 @@ uint64_t accumulator_identity(AccOp op, DType type) {
       case AccOp::kProd:
         return to_bits(T{1});
       case AccOp::kMax:
+      case AccOp::kMaxNumber:
       case AccOp::kArgMax:
       case AccOp::kArgMaxLast:
         return to_bits(kFloat ? -Limits::infinity() : Limits::lowest());
@@ -324,9 +325,22 @@ uint64_t DotBf16::onto(uint64_t sum) const {
 }
 
 uint64_t combine(AccOp op, DType type, uint64_t a, uint64_t b) {
-  static constexpr Op kOps[] = {Op::kAdd, Op::kMul, Op::kMax, Op::kMin, Op::kAdd, Op::kAdd};
   const uint64_t args[] = {a, b};
-  return evaluate_op(kOps[static_cast<size_t>(op)], type, type, args);
+  const auto of = [&](Op operation) { return evaluate_op(operation, type, type, args); };
+  switch (op) {
+    case AccOp::kProd:
+      return of(Op::kMul);
+    case AccOp::kMax:
+      return of(Op::kMax);
+    case AccOp::kMin:
+      return of(Op::kMin);
+    case AccOp::kMaxNumber: {
+      const uint64_t turned[] = {b, a};
+      return evaluate_op(Op::kGt, DType::kBool, type, turned) != 0 ? b : a;
+    }
+    default:
+      return of(Op::kAdd);
+  }
 }
 
 bool replaces(AccOp op, DType type, uint64_t value, int64_t index, uint64_t best,

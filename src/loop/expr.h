@@ -290,7 +290,7 @@ Expr round_bf16(Expr a);  // f32 -> nearest bf16 value, as f32
 Expr rsqrt(Expr a);
 Expr reciprocal(Expr a);
 Expr exp(Expr a);
-Expr exp_normal(Expr a);  // e^a where that is a normal number, 0 below
+Expr exp_normal(Expr a);  // e^a for a of at most 0; 0 where that is no normal number
 Expr exp2(Expr a);
 Expr expm1(Expr a);  // e^a - 1, exact near 0
 Expr log(Expr a);

@@ -87,8 +87,9 @@ enum class AccOp : uint8_t {
   kProd,
   kMax,
   kMin,
-  kDot,      // floats only
-  kDotBf16,  // f32 only
+  kMaxNumber,  // the largest of those that are no NaN; of two zeros the first. Floats only
+  kDot,        // floats only
+  kDotBf16,    // f32 only
   kArgMax,
   kArgMin,
   kArgMaxLast,

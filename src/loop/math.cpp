@@ -100,7 +100,7 @@ class Expander {
   Expr bits(const Expr& x) const { return bitcast(bits_type(), x); }
   Expr value(const Expr& b) const { return bitcast(type_, b); }
   Expr mad(const Expr& a, const Expr& b, const Expr& add) const {
-    return level_ == MathLevel::kFma ? fma(a, b, add) : a * b + add;
+    return level_ != MathLevel::kMulAdd ? fma(a, b, add) : a * b + add;
   }
   Expr polynomial(const Expr& x, Coefficients coefficients) const {
     Expr sum;
@@ -130,13 +130,15 @@ class Expander {
     const auto [k, r] = reduce_by_ln2(x);
     return select(vanishes, c(0), scale(exp_near_0(r), k));
   }
-  // What a masked softmax is full of is selected too, from a result that is normal: with one use of
-  // the comparison, the select costs no instruction where those take masks.
+  // What a masked softmax is full of is selected too, from a result that is normal where a denormal
+  // one would be slow. With one use of the comparison, the select costs no instruction where those
+  // take masks.
   Expr exp_normal(const Expr& x) const {
-    const double least = least_normal_power(type_);
-    const Expr result = strict() ? cast(type_, wide().exp(cast(DType::kF64, x)))
-                                 : exp_bounded(clamp(x, least, is_f32() ? 89.0 : 710.5));
-    return select(lt(x, c(least)), c(0), result);
+    const Expr least = c(least_normal_power(type_));
+    const Expr bounded = level_ == MathLevel::kFmaMasked ? x : max(least, x);
+    const Expr result =
+        strict() ? cast(type_, wide().exp(cast(DType::kF64, x))) : exp_bounded(bounded);
+    return select(lt(x, least), c(0), result);
   }
   // 2^x = 2^k e^(r ln2) with k the nearest integer: exact up to the product r ln2.
   Expr exp2(const Expr& argument) const {
@@ -395,7 +397,7 @@ class Expander {
   };
   Reduced reduce(const Expr& x) const {
     const Expr magic = c(0x1.8p52);
-    if (level_ == MathLevel::kFma) {
+    if (level_ != MathLevel::kMulAdd) {
       // First multiples of numbers that are nearly multiples of 2 pi, exactly: 2^86 and 2^41, and
       // what they lack (found by continued fractions of 2^34 / 2 pi and 2^-10 / 2 pi).
       const Expr k1 = mad(x, c(0x1.10d6ea67bfffap-87), magic) - magic;
@@ -557,7 +559,7 @@ bool is_quotient_to_round(const Expr& e) {
 
 Expr expand_math_node(const Expr& e, MathLevel level, Accuracy accuracy) {
   // Strict numerics want the last bit of large quotients too.
-  if (level == MathLevel::kFma && accuracy != Accuracy::kStrict && is_quotient_to_round(e))
+  if (level != MathLevel::kMulAdd && accuracy != Accuracy::kStrict && is_quotient_to_round(e))
     return rounded_quotient(e->args[0]->args[0], const_as_double(*e->args[0]->args[1]));
   if (e->op == Op::kFma && level == MathLevel::kMulAdd) return e->args[0] * e->args[1] + e->args[2];
   return is_math(e->op) ? Expander(e.type(), level, accuracy).node(e) : e;

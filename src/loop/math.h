@@ -8,8 +8,9 @@ namespace xc::loop {
 
 // kFma: uses fma (AVX2, AVX-512, GPU, AArch64: same bits on all of them). kMulAdd: the baseline
 // without fma instructions, where fma(a, b, c) is a * b + c, rounded twice: the functions differ
-// from kFma by a few ULP, within their bounds.
-enum class MathLevel : uint8_t { kFma, kMulAdd };
+// from kFma by a few ULP, within their bounds. kFmaMasked: kFma where instructions take masks
+// (AVX-512): what a select drops costs nothing there, denormals included. Same bits.
+enum class MathLevel : uint8_t { kFma, kMulAdd, kFmaMasked };
 
 // Stated maximum error of a function in ULP of the result's type, over all inputs (denormal results
 // included), per tier of accuracy (Kernel::accuracy). 4096 ULP of f32 are at most 2^-11 of the

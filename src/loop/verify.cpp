@@ -211,7 +211,7 @@ class Verifier {
     const bool ordered = decl.op == AccOp::kMax || decl.op == AccOp::kMin;
     if (!is_value_type(decl.type) || (decl.type == DType::kBool && !ordered))
       reject("types", "accumulator {} of {}", decl.name, xc::name(decl.type));
-    if (decl.op == AccOp::kDot && !is_float(decl.type))
+    if ((decl.op == AccOp::kDot || decl.op == AccOp::kMaxNumber) && !is_float(decl.type))
       reject("types", "accumulator {} of {}", decl.name, xc::name(decl.type));
     if (decl.op == AccOp::kDotBf16 &&
         (decl.type != DType::kF32 || decl.order != AccOrder::kSequential))

@@ -10,7 +10,7 @@ namespace xc::loop {
 
 namespace {
 
-constexpr std::array kAccOps = {"sum",      "prod",   "max",    "min",         "dot",
+constexpr std::array kAccOps = {"sum",      "prod",   "max",    "min",         "max_number", "dot",
                                 "dot_bf16", "argmax", "argmin", "argmax_last", "argmin_last"};
 
 constexpr std::array kAccOrders = {"lanes", "seq", "lanes16"};

@@ -31,8 +31,8 @@ void register_functions(OpList& ops) {
   add(real_unary("Sqrt", 6, [](auto x, auto&) { return sqrt(x); }));
   add(real_unary("Reciprocal", 4, [](auto x, auto&) { return like(x, 1) / x; }));
   add(real_unary("Exp", 12, [](auto x, auto&) { return exp(x); }));
-  // What softmax divides: its result is a normal number or 0, since arithmetic on denormal ones,
-  // of which masks make many, takes processors many times as long.
+  // What softmax divides, of numbers that are at most 0: its result is a normal number or 0, since
+  // arithmetic on denormal ones, of which masks make many, takes processors many times as long.
   OpDef exp_normal_op = real_unary("ExpNormal", 12, [](auto x, auto&) { return exp_normal(x); });
   exp_normal_op.domain = "xc";
   add(std::move(exp_normal_op));

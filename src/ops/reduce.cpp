@@ -73,6 +73,9 @@ void infer_prod(InferContext& c) {
   infer_reduce(c, kNumbers);
   fold_elements(c, [](const Sym& a, const Sym& b) { return a * b; }, 1);
 }
+void infer_floats(InferContext& c) {
+  infer_reduce(c, kFloats);
+}
 void infer_max(InferContext& c) {
   infer_reduce(c, kNumbers | kBools);
   fold_elements(c, [](const Sym& a, const Sym& b) { return max(a, b); }, -1);
@@ -271,6 +274,12 @@ struct Max : Sum {
     return acc > x || acc != acc ? acc : x;
   }
 };
+struct MaxNumber : Max {
+  template <class V>
+  V step(V acc, V x) const {
+    return x > acc ? x : acc;
+  }
+};
 struct Min : Sum {
   template <class V>
   V start(DType t) const {
@@ -318,7 +327,7 @@ std::vector<ValueId> expand_log_sum_exp(const Graph& graph, const Node& node, Pa
   const double largest = e.working() == DType::kF64 ? std::numeric_limits<double>::max()
                                                     : std::numeric_limits<float>::max();
   const ValueId top =
-      e.add("Clip", {e.reduce("ReduceMax", x, list), e.scalar(-largest), e.scalar(largest)});
+      e.add("Clip", {e.reduce("ReduceMaxNumber", x, list), e.scalar(-largest), e.scalar(largest)});
   const ValueId sum = e.reduce("ReduceSum", e.add("Exp", {e.add("Sub", {x, top})}), list);
   ValueId out = e.add("Add", {e.add("Log", {sum}), top});
   if (node.attrs.get_int("keepdims", 1) == 0) out = e.add("Squeeze", {out, e.ints(list)});
@@ -358,6 +367,12 @@ void register_reduce(OpList& ops) {
            {AccOp::kSum, nullptr, logarithm});
   ops.push_back(reduction("ReduceMax", infer_max, reference_reduce<Max>, ReductionSpec{AccOp::kMax},
                           1, Tolerance::kExact));
+  // What softmax subtracts: NaN among its numbers shows in their sum, so that looking for it while
+  // the maximum is taken is not needed. Regions only.
+  OpDef max_number = reduction("ReduceMaxNumber", infer_floats, reference_reduce<MaxNumber>,
+                               ReductionSpec{AccOp::kMaxNumber}, 1, Tolerance::kExact);
+  max_number.domain = "xc";
+  ops.push_back(std::move(max_number));
   ops.push_back(reduction("ReduceMin", infer_min, reference_reduce<Min>, ReductionSpec{AccOp::kMin},
                           1, Tolerance::kExact));
   OpDef log_sum_exp = reduction("ReduceLogSumExp", infer_numbers, reference_reduce<LogSumExp>, {},

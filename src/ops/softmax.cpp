@@ -70,10 +70,11 @@ void reference_hardmax(const ReferenceContext& ctx) {
   write_dense(ctx.outputs[0], y);
 }
 
-/// x minus its maximum along the axis, in the working type.
+/// x minus its maximum along the axis, in the working type. Where x has a NaN, the others need not
+/// be NaN yet: the sum of their exponentials is.
 ValueId shifted(Expansion& e, int64_t axis) {
   const ValueId x = e.widened(0);
-  return e.add("Sub", {x, e.reduce("ReduceMax", x, {axis})});
+  return e.add("Sub", {x, e.reduce("ReduceMaxNumber", x, {axis})});
 }
 
 std::vector<ValueId> expand_softmax(const Graph& graph, const Node& node, Patch& patch) {

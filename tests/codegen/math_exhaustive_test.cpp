@@ -81,7 +81,9 @@ Worst walk(const MathBound& stated, Accuracy accuracy, const std::string& target
       for (const auto& other : others) {
         if (run_function<float>(*other, x.data(), x.data(), z.data(), n) != 0) mine.ulp = INFINITY;
         for (size_t i = 0; i < count; ++i)
-          if (!same_bits(y[i], z[i]) && mine.different++ == 0) mine.unlike = x[i];
+          if (is_specified(op, static_cast<double>(x[i])) && !same_bits(y[i], z[i]) &&
+              mine.different++ == 0)
+            mine.unlike = x[i];
       }
     }
     const std::lock_guard lock(mutex);

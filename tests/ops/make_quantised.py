@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes quantised/models.json: small quantised networks and what onnxruntime answers; and the cases of operators of xc
-(cases/DequantizedMatMul.json, ExpNormal, Lookup, RoundedQuotient, Unfold, UpdateCache).
+(cases/DequantizedMatMul.json, ExpNormal, Lookup, ReduceMaxNumber, RoundedQuotient, Unfold, UpdateCache).
 
     tests/ops/make_quantised.py        needs the packages numpy, onnx and onnxruntime
 
@@ -149,13 +149,24 @@ def as_one_op(blocked_case: dict, block: int) -> dict:
 
 
 def exp_normal(name: str, dtype: type) -> dict:
-    """Both sides of the least argument whose power is a normal number, and what has no power."""
+    """Both sides of the least argument whose power is a normal number, and what has no power: of numbers to 0."""
     least = np.log(np.finfo(dtype).tiny, dtype=np.longdouble)
-    x = np.array([-np.inf, 2 * least, least * (1 + 1e-6), least * (1 - 1e-6), -1, 0, 1, 80, np.inf, np.nan], dtype)
+    huge = -np.finfo(dtype).max
+    x = np.array([-np.inf, huge, 2 * least, least * (1 + 1e-6), least * (1 - 1e-6), -1, -1e-30, -0.0, 0, np.nan], dtype)
     y = np.where(x < least, 0, np.exp(x.astype(np.float64))).astype(dtype)
     graph = graph_of([helper.make_node("ExpNormal", ["x"], ["y"], domain="xc")], {"x": x},
                      {"y": helper.np_dtype_to_tensor_dtype(y.dtype)})
     return case(name, graph, [x], [y])
+
+
+def max_number(name: str, dtype: type) -> dict:
+    """Of each row the largest that is no NaN; of a row of them, or of none, the least there is."""
+    x = np.array([[1, np.nan, 3, -2], [np.nan] * 4, [-np.inf, np.nan, -np.inf, np.nan], [np.inf, -1, np.nan, 5],
+                  [-7, -3, -3, -9]], dtype)
+    y = np.fmax.reduce(np.concatenate([np.full((5, 1), -np.inf, dtype), x], axis=1), axis=1, keepdims=True)
+    graph = graph_of([helper.make_node("ReduceMaxNumber", ["x", "axes"], ["y"], domain="xc")],
+                     {"x": x, "axes": np.array([1])}, {"y": helper.np_dtype_to_tensor_dtype(y.dtype)})
+    return case(name, graph, [x, np.array([1])], [y])
 
 
 def activation() -> tuple[list, dict]:
@@ -263,6 +274,8 @@ def main() -> None:
           [as_one_op(c, blocks[c["name"]]) for c in cases if c["name"] in blocks])
     write(Path(__file__).parent / "cases" / "ExpNormal.json",
           [exp_normal("float", np.float32), exp_normal("double", np.float64)])
+    write(Path(__file__).parent / "cases" / "ReduceMaxNumber.json",
+          [max_number("float", np.float32), max_number("double", np.float64)])
     write(Path(__file__).parent / "cases" / "RoundedQuotient.json", [rounded_quotient()])
     write(Path(__file__).parent / "cases" / "Lookup.json",
           [lookup("unsigned", U8, I8, (7, 30)), lookup("signed", I8, U8, (2, 3, 45)), lookup("one", I8, I8, ())])

@@ -200,7 +200,8 @@ class RandomKernel {
       pool_.clear();
       pool_.push_back(b_.let("c", column_(i)));
       if (rows) {
-        const AccOp op = pick({AccOp::kSum, AccOp::kProd, AccOp::kMax, AccOp::kMin});
+        AccOp op = pick({AccOp::kSum, AccOp::kProd, AccOp::kMax, AccOp::kMin, AccOp::kMaxNumber});
+        if (op == AccOp::kMaxNumber && !is_floating()) op = AccOp::kMax;
         const Acc acc = b_.acc("acc", op, type_);
         const Acc arg = b_.acc(
             "arg", pick({AccOp::kArgMax, AccOp::kArgMin, AccOp::kArgMaxLast, AccOp::kArgMinLast}),
@@ -268,10 +269,11 @@ class RandomKernel {
                                   Op::kSqrt, Op::kSign}),
                             a);
         case 1:
-          return make_unary(pick({Op::kExp, Op::kExpNormal, Op::kExp2, Op::kExpm1, Op::kLog,
-                                  Op::kLog1p, Op::kTanh, Op::kErf, Op::kSigmoid, Op::kSin, Op::kCos,
-                                  Op::kRsqrt, Op::kReciprocal}),
-                            a);
+          if (random_() % 8 == 0) return exp_normal(-abs(a));  // of numbers to 0
+          return make_unary(
+              pick({Op::kExp, Op::kExp2, Op::kExpm1, Op::kLog, Op::kLog1p, Op::kTanh, Op::kErf,
+                    Op::kSigmoid, Op::kSin, Op::kCos, Op::kRsqrt, Op::kReciprocal}),
+              a);
         case 2:
           if (type_ == DType::kF32 && random_() % 3 == 0)
             return make_unary(pick({Op::kRoundF16, Op::kRoundBf16}), a);

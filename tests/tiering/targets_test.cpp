@@ -215,6 +215,70 @@ TEST_CASE("tiering/targets: reductions over any neighbouring axes agree with f64
     }
 }
 
+TEST_CASE("tiering/targets: softmax of NaN, infinities and what vanishes, on every target") {
+  // Maxima pass NaN over, and powers are of numbers to 0: of a row with a NaN all must be NaN
+  // still.
+  const std::vector<std::string> texts{
+      R"(graph rows(%x: f32[6, s], %m: f32[s]) -> (%y) {
+  %a = Add(%x, %m)
+  %y = Softmax(%a) {axis = -1}
+})",
+      R"(graph abreast(%x: f32[s, 6], %m: f32[s, 1]) -> (%y) {
+  %a = Add(%x, %m)
+  %y = Softmax(%a) {axis = 0}
+})",
+      R"(graph logarithms(%x: f32[6, s], %m: f32[s]) -> (%y, %z) {
+  const %axes: i64[1] = [1]
+  %a = Add(%x, %m)
+  %y = LogSoftmax(%a) {axis = -1}
+  %z = ReduceLogSumExp(%a, %axes) {keepdims = 0}
+})",
+      R"(graph attention(%x: f32[6, s], %m: f32[s], %v: f32[s, 8]) -> (%y) {
+  const %i: f32[6, 6] = [1, 0, 0, 0, 0, 0,  0, 1, 0, 0, 0, 0,  0, 0, 1, 0, 0, 0,
+                         0, 0, 0, 1, 0, 0,  0, 0, 0, 0, 1, 0,  0, 0, 0, 0, 0, 1]
+  %a = MatMul(%i, %x)
+  %b = Add(%a, %m)
+  %p = Softmax(%b) {axis = -1}
+  %y = MatMul(%p, %v)
+})"};
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const std::string& text : texts) {
+    const Graph graph = parse_graph(text), exact = parse_graph(in_f64(text));
+    const bool attention = text.find("attention") != std::string::npos;
+    for (int64_t isa = 1; isa <= targets(); ++isa)
+      for (const JitMode mode : {JitMode::kOff, JitMode::kSync})
+        for (const int64_t extent : {1, 5, 16, 37, 130}) {
+          CAPTURE(text);
+          CAPTURE(isa);
+          CAPTURE(extent);
+          Config config;
+          config.jit = static_cast<int64_t>(mode);
+          config.isa = isa;
+          config.threads = 1;
+          const auto session = session_of(text, config);
+          std::vector<Tensor> inputs = test::random_inputs(graph, extent, 13);
+          const int64_t step = inputs[0].dims()[0] == 6 ? extent : 1;  // of the six, to the next
+          const int64_t along = step == 1 ? 6 : 1;
+          const auto set = [&](int64_t which, int64_t at, float value) {
+            inputs[0].as<float>()[which * step + at * along] = value;
+          };
+          set(0, extent - 1, -95);  // a denormal power, beside numbers of some 1
+          set(1, extent / 2, -3e38f);
+          // A product with them would be NaN in all rows.
+          if (attention) {
+            inputs[1].as<float>()[extent / 3] = -inf;
+          } else {
+            set(2, extent / 2, -inf);
+            set(3, 0, NAN);
+            set(4, extent - 1, NAN), set(4, 0, inf);
+            for (int64_t k = 0; k < extent; ++k) set(5, k, k % 2 ? NAN : -inf);
+          }
+          check_against_f64(*session, exact, inputs);
+          if (mode == JitMode::kSync) CHECK(session->profile().compiled_regions >= 1);
+        }
+  }
+}
+
 TEST_CASE("tiering/targets: the code of every region stays under 16 KB with AVX2 or better") {
   // Long chains, norms, and products with a middle, in all types that products have.
   std::vector<std::string> texts;

@@ -43,6 +43,11 @@ bool reduces_rows(const Graph& graph, ValueId v, std::string_view reduction, Val
   return *graph.value(v).type.dims == dims;
 }
 
+bool takes_maxima(const Graph& graph, ValueId v, ValueId rows) {
+  return reduces_rows(graph, v, "ReduceMax", rows) ||
+         reduces_rows(graph, v, "ReduceMaxNumber", rows);
+}
+
 /// exp(x - m), m the largest x of the row: numbers from 0 to 1, and in every row a 1.
 bool is_stable_power(const Graph& graph, ValueId v) {
   const Node* power = made_by(graph, v);
@@ -50,12 +55,12 @@ bool is_stable_power(const Graph& graph, ValueId v) {
   const Node* shifted = made_by(graph, power->inputs[0]);
   if (!shifted) return false;
   if (shifted->op->name == "Sub")
-    return reduces_rows(graph, shifted->inputs[1], "ReduceMax", shifted->inputs[0]);
+    return takes_maxima(graph, shifted->inputs[1], shifted->inputs[0]);
   if (shifted->op->name != "Add") return false;
   for (const size_t side : {0, 1})
     if (const Node* negative = made_by(graph, shifted->inputs[side]);
         negative && negative->op->name == "Neg" &&
-        reduces_rows(graph, negative->inputs[0], "ReduceMax", shifted->inputs[1 - side]))
+        takes_maxima(graph, negative->inputs[0], shifted->inputs[1 - side]))
       return true;
   return false;
 }

@@ -25,6 +25,8 @@ Expr combine(loop::AccOp op, const Expr& a, const Expr& b) {
       return loop::max(a, b);
     case loop::AccOp::kMin:
       return loop::min(a, b);
+    case loop::AccOp::kMaxNumber:
+      return loop::select(loop::gt(b, a), b, a);
     default:
       fail(Status::kUnsupported, "a reduction that carries an index");
   }

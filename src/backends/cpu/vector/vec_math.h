@@ -58,12 +58,6 @@ XC_INLINE F32 exp(F32 argument) {
   const ReducedExp e = reduced_exp(clamp(argument, -104.5f, 89.0f));
   return scale(exp_near_0(e), e.k);
 }
-/// e^x where that is a normal number, else 0: a denormal one slows down whoever multiplies by it.
-XC_INLINE F32 exp_or_zero(F32 argument) {
-  constexpr float kLeast = -0x1.5d589ep+6f;  // loop::least_normal_power
-  const ReducedExp e = reduced_exp(clamp(argument, kLeast, 89.0f));
-  return argument < kLeast ? F32{} : scale(exp_near_0(e), e.k);
-}
 /// 2^k p where the result is normal, or infinite.
 XC_INLINE F32 scale_normal(F32 p, F32 k) {
 #if defined(__AVX512F__)
@@ -76,6 +70,20 @@ XC_INLINE F32 scale_normal(F32 p, F32 k) {
 XC_INLINE F32 exp_normal(F32 x) {
   const ReducedExp e = reduced_exp(x);
   return scale_normal(exp_near_0(e), e.k);
+}
+
+/// e^x for x of at most 0; 0 where that is no normal number: a denormal one slows down whoever
+/// multiplies by it.
+XC_INLINE F32 exp_or_zero(F32 x) {
+  const F32 least = splat<F32>(-0x1.5d589ep+6f);  // loop::least_normal_power
+#if defined(__AVX512F__)
+  const ReducedExp e = reduced_exp(x);  // whatever it is in lanes that are not kept
+  const __mmask16 kept = _mm512_cmp_ps_mask((__m512)x, (__m512)least, _CMP_NLT_UQ);
+  return (F32)_mm512_maskz_scalef_ps(kept, (__m512)exp_near_0(e), (__m512)e.k);
+#else
+  const ReducedExp e = reduced_exp(max_number(least, x));
+  return x < least ? F32{} : scale_normal(exp_near_0(e), e.k);
+#endif
 }
 
 /// V: F64 or F64Wide.
