@@ -27,7 +27,7 @@ xc_cache_entry to_c(const cache::Listed& listed) {
   out.problem = to_view(listed.problem);
   out.bytes = listed.bytes;
   out.last_use = listed.last_use_s;
-  out.kind_name = out.subject = to_view({});
+  out.kind_name = out.subject = to_view(std::string_view());
   if (!listed.problem.empty()) return out;
   out.kind = static_cast<int32_t>(listed.entry.kind);
   out.kind_name = to_view(cache::name(listed.entry.kind));

@@ -87,6 +87,10 @@ inline constexpr uint32_t kMaxRank = 16;
 inline xc_string_view to_view(std::string_view text) {
   return {text.data() ? text.data() : "", text.size()};
 }
+inline xc_tensor_view to_view(const TensorView& view) {
+  return {view.data, view.dims.data(), view.strides.data(), static_cast<xc_dtype>(view.dtype),
+          static_cast<uint32_t>(view.dims.size())};
+}
 /// A new blob for the caller.
 xc_blob* make_blob(std::string text);
 /// The internal settings of a caller's xc_config (null = defaults).

@@ -42,11 +42,6 @@ OpCall* alive(const xc_op_call* call) {
   return call && call->magic == xc_op_call::kMagic ? call->call : nullptr;
 }
 
-xc_tensor_view to_c(const TensorView& view) {
-  return {view.data, view.dims.data(), view.strides.data(), static_cast<xc_dtype>(view.dtype),
-          static_cast<uint32_t>(view.dims.size())};
-}
-
 const std::string* strings_of(const TensorView& view, const char* what) {
   if (view.dtype != DType::kString)
     fail(Status::kInvalidArgument, "the {} is {}, no strings", what,
@@ -154,7 +149,7 @@ uint32_t xc_op_call_output_count(const xc_op_call* call) {
 }
 
 xc_status xc_op_call_input(xc_op_call* call, uint32_t index, xc_tensor_view* out_view) {
-  return kept(call, [&](OpCall& c) { *need(out_view, "out_view") = to_c(c.input(index)); });
+  return kept(call, [&](OpCall& c) { *need(out_view, "out_view") = to_view(c.input(index)); });
 }
 
 xc_status xc_op_call_input_string(xc_op_call* call, uint32_t index, uint64_t element,
@@ -176,7 +171,7 @@ int32_t xc_op_call_wants(const xc_op_call* call, uint32_t index) {
 xc_status xc_op_call_output(xc_op_call* call, uint32_t index, xc_tensor_view* out_view) {
   return kept(call, [&](OpCall& c) {
     need(out_view, "out_view");
-    *out_view = to_c(c.output(index));
+    *out_view = to_view(c.output(index));
   });
 }
 
@@ -186,7 +181,7 @@ xc_status xc_op_call_allocate(xc_op_call* call, uint32_t index, uint32_t rank, c
     need(out_view, "out_view");
     need_array(dims, rank, "dims");
     if (rank > kMaxRank) fail(Status::kLimit, "rank {} is over the limit of {}", rank, kMaxRank);
-    *out_view = to_c(c.allocate(index, Dims(dims, dims + rank)));
+    *out_view = to_view(c.allocate(index, Dims(dims, dims + rank)));
   });
 }
 
@@ -241,7 +236,7 @@ xc_status xc_op_call_strings(xc_op_call* call, const char* name, uint64_t elemen
 }
 xc_status xc_op_call_tensor(xc_op_call* call, const char* name, xc_tensor_view* out_view) {
   return kept(call, [&](OpCall& c) {
-    *need(out_view, "out_view") = to_c(attribute<Tensor>(c, name, AttrKind::kTensor).view());
+    *need(out_view, "out_view") = to_view(attribute<Tensor>(c, name, AttrKind::kTensor).view());
   });
 }
 

@@ -105,6 +105,9 @@ std::vector<Dims> to_shapes(const xc_shape* shapes, uint32_t count) {
   std::vector<Dims> out;
   for (uint32_t i = 0; i < count; ++i) {
     need_array(shapes[i].dims, shapes[i].rank, "shapes[].dims");
+    if (shapes[i].rank > kMaxRank)
+      fail(Status::kLimit, "shapes[{}]: rank {} is over the limit of {}", i, shapes[i].rank,
+           kMaxRank);
     out.emplace_back(shapes[i].dims, shapes[i].dims + shapes[i].rank);
   }
   return out;

@@ -65,11 +65,6 @@ void need_strings(const Tensor& tensor, uint64_t count) {
     fail(Status::kInvalidArgument, "the tensor has {} elements, not {}", tensor.count(), count);
 }
 
-xc_tensor_view to_view(const TensorView& view) {
-  return {view.data, view.dims.data(), view.strides.data(), static_cast<xc_dtype>(view.dtype),
-          static_cast<uint32_t>(view.dims.size())};
-}
-
 const Tensor& need_sequence(const xc_tensor* sequence) {
   const Tensor& tensor = live_tensor(sequence, "sequence").tensor;
   if (tensor.dtype() != DType::kTensor)

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <random>
 #include <vector>
 
 #include "base/descriptor.h"
@@ -136,25 +137,43 @@ std::shared_ptr<Buffer> map_file_below(const std::string& base_dir, std::string_
   return map_descriptor(file, shown, max_bytes, copy, Status::kInvalidModel);
 }
 
+namespace {
+
+/// A new file beside `path`, with the permissions that new files get here; its name.
+Descriptor create_beside(const std::string& path, std::string& name) {
+  std::random_device random;
+  constexpr int kTries = 100;
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    name = fmt::format("{}.{:08x}", path, random());
+    Descriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (file || errno != EEXIST) return file;
+  }
+  return Descriptor(-1);
+}
+
+}  // namespace
+
 void write_file(const std::string& path, std::string_view bytes) {
-  const std::string temporary = path + ".XXXXXX";
-  std::vector<char> name(temporary.begin(), temporary.end());
-  name.push_back('\0');
-  Descriptor file(::mkostemp(name.data(), O_CLOEXEC));
+  std::string name;
+  Descriptor file = create_beside(path, name);
   if (!file) fail_open(path, errno);
   const auto give_up = [&](const char* what) {
     const int error = errno;
-    ::unlink(name.data());
+    ::unlink(name.c_str());
     fail(Status::kIo, "cannot {} '{}': {}", what, path, reason(error));
   };
+  // What it replaces may be for fewer eyes.
+  if (struct stat before; ::stat(path.c_str(), &before) == 0 && S_ISREG(before.st_mode) &&
+                          ::fchmod(file.get(), before.st_mode & 0777) != 0)
+    give_up("write");
   while (!bytes.empty()) {
     const ssize_t n = ::write(file.get(), bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) give_up("write");
     bytes.remove_prefix(static_cast<size_t>(n));
   }
-  if (::fchmod(file.get(), 0644) != 0 || !file.close()) give_up("write");
-  if (::rename(name.data(), path.c_str()) != 0) give_up("replace");
+  if (!file.close()) give_up("write");
+  if (::rename(name.c_str(), path.c_str()) != 0) give_up("replace");
 }
 
 }  // namespace xc

@@ -20,7 +20,8 @@ std::shared_ptr<Buffer> map_file(const std::string& path, int64_t max_bytes, boo
 std::shared_ptr<Buffer> map_file_below(const std::string& base_dir, std::string_view location,
                                        int64_t max_bytes, bool copy = false);
 
-/// Writes a file completely or not at all: a temporary file beside it, then a rename.
+/// Writes a file completely or not at all: a temporary file beside it, then a rename. It has the
+/// permissions of the file it replaces, else those that new files get.
 void write_file(const std::string& path, std::string_view bytes);
 
 }  // namespace xc

@@ -21,6 +21,11 @@ bool condition_stays(const Graph& body) {
   }
 }
 
+SymDims loop_scalar_dims(const Graph& body, size_t input) {
+  const auto& declared = body.value(body.inputs[input]).type.dims;
+  return declared && declared->size() == 1 ? SymDims{Dim(1)} : SymDims{};
+}
+
 namespace {
 
 using Types = std::vector<Type>;
@@ -208,7 +213,9 @@ void infer_loop(InferContext& c) {
   States states(c, std::move(initial));
   const Types captured = captured_types(c);
   const Types results = infer_body(c, states, 1, [&] {
-    Types inputs{Type::tensor(DType::kI64, SymDims{}), Type::tensor(DType::kBool, SymDims{})};
+    const Graph& body = *c.node->subgraphs[0];
+    Types inputs{Type::tensor(DType::kI64, loop_scalar_dims(body, 0)),
+                 Type::tensor(DType::kBool, loop_scalar_dims(body, 1))};
     inputs.insert(inputs.end(), states.types().begin(), states.types().end());
     inputs.insert(inputs.end(), captured.begin(), captured.end());
     return inputs;

@@ -18,8 +18,7 @@ double source_of(const std::string& coordinates, const ResizeAxis& a, int64_t o)
   if (coordinates == "tf_half_pixel_for_nn") return a.scale.divide(x + 0.5);  // of version 11
   if (coordinates == "asymmetric") return a.scale.divide(x);
   if (coordinates == "align_corners") return length == 1 ? 0 : x * (size - 1) / (length - 1);
-  if (coordinates == "pytorch_half_pixel")
-    return length == 1 ? -0.5 : a.scale.divide(x + 0.5) - 0.5;
+  if (coordinates == "pytorch_half_pixel") return length > 1 ? a.scale.divide(x + 0.5) - 0.5 : 0;
   if (coordinates == "half_pixel_symmetric") {
     const double adjustment = static_cast<double>(a.output) / length;
     return size / 2 * (1 - adjustment) + a.scale.divide(x + 0.5) - 0.5;

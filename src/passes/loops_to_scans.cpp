@@ -28,7 +28,7 @@ std::vector<NodeId> slices_of(const Graph& graph, const Node& node, const Dim& t
   const size_t own = node.inputs.size() - node.capture_count;
   const ValueId number = body.inputs[0];
   std::vector<NodeId> out;
-  if (body.is_output(number)) return {};
+  if (body.is_output(number) || !loop_scalar_dims(body, 0).empty()) return {};
   for (NodeId id : body.order()) {
     const Node& user = body.node(id);
     if (std::find(user.inputs.begin(), user.inputs.end(), number) == user.inputs.end()) continue;

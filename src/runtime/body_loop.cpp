@@ -55,7 +55,8 @@ void Stack::reserve(OutputPool& pool) {
   if (budget_) budget_->charge(checked_mul(wanted, part_bytes_));
   Dims dims{wanted};
   dims.insert(dims.end(), part_.tensor.dims().begin(), part_.tensor.dims().end());
-  xc_tensor* larger = pool.acquire(output_, type_.dtype, dims);
+  const auto let_go = [](xc_tensor* handle) { handle->release(); };
+  std::unique_ptr<xc_tensor, decltype(let_go)> larger(pool.acquire(output_, type_.dtype, dims));
   if (whole_) {
     dims[0] = count_;
     larger->tensor.set_dims(dims);
@@ -64,7 +65,7 @@ void Stack::reserve(OutputPool& pool) {
     release(whole_);
     if (budget_) budget_->release(capacity_ * part_bytes_);
   }
-  whole_ = larger;
+  whole_ = larger.release();
   capacity_ = wanted;
   part_.tensor = Tensor(whole_->tensor.buffer(), 0, type_.dtype, part_.tensor.dims());
 }

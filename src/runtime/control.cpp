@@ -34,8 +34,9 @@ std::vector<Tensor> run_loop(Program& program, const Node& node, const std::vect
   const int64_t trips = inputs[0] ? inputs[0].to_int64s()[0] : INT64_MAX;
   bool go = !inputs[1] || truth(inputs[1]);
   std::vector<Tensor> first = inputs;
-  first[0] = Tensor::scalar<int64_t>(0);
-  first[1] = Tensor::scalar(true);
+  const auto ones = [&](size_t input) { return Dims(loop_scalar_dims(body, input).size(), 1); };
+  first[0] = Tensor::of<int64_t>({0}, ones(0));
+  first[1] = Tensor::of<bool>({true}, ones(1));
   BodyLoop loop(program, node, options, std::move(first), {2, 1, states});
   std::optional<int64_t> expected;
   if (inputs[0] && condition_stays(body)) expected = trips;

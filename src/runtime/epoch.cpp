@@ -16,11 +16,6 @@ void Epochs::add(RunContext* context) {
   contexts_.push_back(context);
 }
 
-void Epochs::remove(RunContext* context) {
-  std::lock_guard lock(mutex_);
-  std::erase(contexts_, context);
-}
-
 void Epochs::retire(std::shared_ptr<const void> object) noexcept {
   if (!object) return;
   std::lock_guard lock(mutex_);

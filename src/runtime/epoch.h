@@ -26,7 +26,6 @@ class Epochs {
   uint64_t current() const { return epoch_.load(std::memory_order_seq_cst); }
 
   void add(RunContext* context);
-  void remove(RunContext* context);
   /// Keeps `object` until no run can see it any more. The pointers to it must be gone already.
   /// There is room to remember kRoom of them; where more wait and there is no memory, it is kept
   /// for ever.

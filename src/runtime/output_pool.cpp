@@ -53,29 +53,29 @@ xc_tensor* OutputPool::acquire(uint32_t output, DType dtype, std::span<const int
       shelf.free.pop_back();
     }
   }
-  if (handle && handle->tensor.buffer()->bytes() >= bytes && handle->tensor.dtype() == dtype) {
-    handle->tensor.set_dims(dims);
-  } else {
-    if (!handle) handle = new xc_tensor;
-    try {
-      if (dtype == DType::kString) {
-        handle->tensor = Tensor(dtype, Dims(dims.begin(), dims.end()));
-      } else {
-        // Room to grow: a stream of sizes settles after a few allocations.
-        const int64_t room = align_up(std::max<int64_t>(bytes + bytes / 4, 64), 64);
-        auto memory = std::make_shared<GrowingMemory>(*engine_);
-        memory->reserve(room);
-        void* const data = memory->data();
-        auto buffer =
-            Buffer::wrap(data, room, [engine = engine_, memory = std::move(memory)]() mutable {
-              memory.reset();  // while there is the engine
-            });
-        handle->tensor = Tensor(std::move(buffer), 0, dtype, Dims(dims.begin(), dims.end()));
-      }
-    } catch (...) {
-      delete handle;
-      throw;
+  const bool fits =
+      handle && handle->tensor.buffer()->bytes() >= bytes && handle->tensor.dtype() == dtype;
+  if (!handle) handle = new xc_tensor;
+  try {
+    if (fits) {
+      handle->tensor.set_dims(dims);
+    } else if (dtype == DType::kString) {
+      handle->tensor = Tensor(dtype, Dims(dims.begin(), dims.end()));
+    } else {
+      // Room to grow: a stream of sizes settles after a few allocations.
+      const int64_t room = align_up(std::max<int64_t>(bytes + bytes / 4, 64), 64);
+      auto memory = std::make_shared<GrowingMemory>(*engine_);
+      memory->reserve(room);
+      void* const data = memory->data();
+      auto buffer =
+          Buffer::wrap(data, room, [engine = engine_, memory = std::move(memory)]() mutable {
+            memory.reset();  // while there is the engine
+          });
+      handle->tensor = Tensor(std::move(buffer), 0, dtype, Dims(dims.begin(), dims.end()));
     }
+  } catch (...) {
+    delete handle;
+    throw;
   }
   handle->references.store(1, std::memory_order_relaxed);
   handle->pool = shared_from_this();

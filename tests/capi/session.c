@@ -367,6 +367,11 @@ static void adaptation(void) {
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_warm_up(session, NULL, 1, 1, NULL, &error));
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_warm_up(session, &none, 1, 1, NULL, &error));
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_session_warm_up(NULL, &shape, 1, 1, NULL, &error));
+  {
+    const xc_shape huge = {shape.dims, 0x7fffffff, 0};
+    CHECK_FAILS(XC_LIMIT, xc_session_warm_up(session, &huge, 1, 1, NULL, &error));
+    CHECK_FAILS(XC_LIMIT, xc_session_explain(session, XC_EXPLAIN_TEXT, &huge, 1, &text, &error));
+  }
   for (i = 0; i < 3; ++i) { /* negative, of another size, and that too large to try */
     const xc_shape wrong = {unfit[i], 2, 0};
     CHECK(xc_session_warm_up(session, &wrong, 1, 1, NULL, &error) == XC_INVALID_ARGUMENT);

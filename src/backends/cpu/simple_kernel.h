@@ -64,9 +64,6 @@ struct SimpleContext {
     return static_cast<T*>(args.buffers[views.inputs.size() + i]);
   }
   TensorView input_view(size_t i) const { return in(i).at(args.buffers[i]); }
-  TensorView output_view(size_t i = 0) const {
-    return out(i).at(args.buffers[views.inputs.size() + i]);
-  }
 };
 using SimpleFn = void (*)(const SimpleContext&);
 /// Number of tasks for bound operands; null = 1.

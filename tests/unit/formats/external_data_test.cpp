@@ -128,3 +128,15 @@ TEST_CASE("formats: saving replaces a file as a whole") {
   CHECK(files == 1);
   CHECK_THROWS_AS(save_model(g, (folder.path / "no/such/dir.xcg").string(), Format::kXcg), Error);
 }
+
+TEST_CASE("formats: a saved file has the permissions of new files, or of the one it replaces") {
+  const Folder folder;
+  const Graph g = load_bytes(model_bytes("dense"));
+  const fs::path path = folder.path / "m.xcg", other = folder.path / "other";
+  std::ofstream(other) << "as any program's file";
+  save_model(g, path.string(), Format::kXcg);
+  CHECK(fs::status(path).permissions() == fs::status(other).permissions());
+  fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write);
+  save_model(g, path.string(), Format::kXcg);
+  CHECK(fs::status(path).permissions() == (fs::perms::owner_read | fs::perms::owner_write));
+}
