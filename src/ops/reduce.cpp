@@ -327,7 +327,7 @@ std::vector<ValueId> expand_log_sum_exp(const Graph& graph, const Node& node, Pa
   const double largest = e.working() == DType::kF64 ? std::numeric_limits<double>::max()
                                                     : std::numeric_limits<float>::max();
   const ValueId top =
-      e.add("Clip", {e.reduce("ReduceMaxNumber", x, list), e.scalar(-largest), e.scalar(largest)});
+      e.add("Clip", {e.reduce("ReduceMax", x, list), e.scalar(-largest), e.scalar(largest)});
   const ValueId sum = e.reduce("ReduceSum", e.add("Exp", {e.add("Sub", {x, top})}), list);
   ValueId out = e.add("Add", {e.add("Log", {sum}), top});
   if (node.attrs.get_int("keepdims", 1) == 0) out = e.add("Squeeze", {out, e.ints(list)});

@@ -4,6 +4,7 @@
 #include "ir/patch.h"
 #include "ops/op.h"
 #include "ops/registry.h"
+#include "passes/node_tests.h"
 #include "passes/passes.h"
 #include "passes/typing.h"
 
@@ -16,8 +17,8 @@ struct Affine {
 };
 
 std::optional<Affine> inference_affine(const Graph& graph, const Node& norm) {
-  if (norm.op->name != "BatchNormalization" || !norm.op->domain.empty() ||
-      norm.inputs.size() != 5 || norm.attrs.get_int("training_mode", 0) != 0)
+  if (!is_op(norm, "BatchNormalization") || norm.inputs.size() != 5 ||
+      norm.attrs.get_int("training_mode", 0) != 0)
     return std::nullopt;
   for (size_t i = 1; i < norm.outputs.size(); ++i)
     if (norm.outputs[i] != kNone) return std::nullopt;
@@ -98,8 +99,8 @@ class BatchNorms {
     const NodeId conv_id = graph_.value(between).producer;
     if (conv_id == kNone || graph_.only_user(users_, between) == kNone) return false;
     const Node& conv = graph_.node(conv_id);
-    const bool transposed = conv.op->name == "ConvTranspose";
-    if ((conv.op->name != "Conv" && !transposed) || !conv.op->domain.empty()) return false;
+    const bool transposed = is_op(conv, "ConvTranspose");
+    if (!transposed && !is_op(conv, "Conv")) return false;
     const Value& weights = graph_.value(conv.inputs[1]);
     const bool biased = conv.inputs.size() > 2 && conv.inputs[2] != kNone;
     const Tensor& w = weights.constant;

@@ -6,6 +6,7 @@
 #include "ir/patch.h"
 #include "ops/registry.h"
 #include "ops/support.h"
+#include "passes/node_tests.h"
 #include "passes/passes.h"
 #include "passes/typing.h"
 
@@ -41,7 +42,7 @@ struct Reader {
   const Node* made_by(ValueId value, std::string_view op) const {
     if (value == kNone || graph.value(value).producer == kNone) return nullptr;
     const Node& node = graph.node(graph.value(value).producer);
-    return node.op->name == op && node.op->domain.empty() ? &node : nullptr;
+    return is_op(node, op) ? &node : nullptr;
   }
   ValueId input(const Node& node, size_t i) const {
     return i < node.inputs.size() ? node.inputs[i] : kNone;
@@ -344,7 +345,7 @@ struct Quantisation {
   }
 };
 std::optional<Quantisation> quantisation(const Reader& read, const Node& node) {
-  if (node.op->name != "QuantizeLinear" || !node.op->domain.empty()) return std::nullopt;
+  if (!is_op(node, "QuantizeLinear")) return std::nullopt;
   if (node.attrs.get_int("block_size", 0) != 0 || node.attrs.get_int("precision", 0) != 0)
     return std::nullopt;
   Quantisation out{node.inputs[1], read.input(node, 2)};

@@ -4,6 +4,7 @@
 #include "ops/registry.h"
 #include "ops/rounded_blocks.h"
 #include "ops/support.h"
+#include "passes/node_tests.h"
 #include "passes/passes.h"
 #include "passes/typing.h"
 
@@ -77,8 +78,8 @@ bool fuse_weights(Graph& graph, PassContext& context) {
   Patch patch(graph, "fuse-weights");
   for (NodeId id : graph.order()) {
     const Node& node = graph.node(id);
-    const bool gemm = node.op->name == "Gemm";
-    if ((!gemm && node.op->name != "MatMul") || !node.op->domain.empty()) continue;
+    const bool gemm = is_op(node, "Gemm");
+    if (!gemm && !is_op(node, "MatMul")) continue;
     if (graph.value(node.inputs[0]).type.dtype != DType::kF32) continue;
     const bool added = gemm && node.inputs.size() > 2 && node.inputs[2] != kNone;
     if (gemm && (node.attrs.get_int("transA", 0) != 0 || node.attrs.get_float("alpha", 1) != 1 ||

@@ -36,7 +36,7 @@ class Search {
 
  private:
   bool is(NodeId id, std::string_view op) const {
-    return id != kNone && graph_.node(id).op->name == op && graph_.node(id).op->domain.empty();
+    return id != kNone && is_op(graph_.node(id), op);
   }
 
   void visit(NodeId id) {

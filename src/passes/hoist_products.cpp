@@ -3,6 +3,7 @@
 #include "ir/patch.h"
 #include "ops/registry.h"
 #include "ops/support.h"
+#include "passes/node_tests.h"
 #include "passes/passes.h"
 #include "passes/typing.h"
 
@@ -65,8 +66,8 @@ class Hoister {
   }
 
   void consider(const Graph& body, const Node& node) {
-    const bool gemm = node.op->name == "Gemm";
-    if ((!gemm && node.op->name != "MatMul") || !node.op->domain.empty()) return;
+    const bool gemm = is_op(node, "Gemm");
+    if (!gemm && !is_op(node, "MatMul")) return;
     const auto input = slice_of(body, node.inputs[0]);
     const auto& weights = body.value(node.inputs[1]).type.dims;
     const auto& result = body.value(node.outputs[0]).type.dims;
@@ -141,7 +142,7 @@ bool hoist_products(Graph& graph, PassContext& context) {
   Patch patch(graph, "hoist-products");
   for (NodeId id : graph.order()) {
     const Node& node = graph.node(id);
-    if (node.op->name != "Scan" || !node.op->domain.empty() || node.subgraphs.size() != 1) continue;
+    if (!is_op(node, "Scan") || node.subgraphs.size() != 1) continue;
     context.count("hoist-products", Hoister(graph, patch, id).run());
   }
   const bool changed = !patch.empty();

@@ -2,6 +2,7 @@
 
 #include "ir/patch.h"
 #include "ops/registry.h"
+#include "passes/node_tests.h"
 #include "passes/passes.h"
 #include "passes/typing.h"
 
@@ -82,7 +83,7 @@ bool inline_branches(Graph& graph, PassContext& context) {
   Inliner inliner(graph, patch);
   for (NodeId id : graph.order()) {
     const Node& node = graph.node(id);
-    if (node.op->name != "If" || !node.op->domain.empty() || node.subgraphs.size() != 2) continue;
+    if (!is_op(node, "If") || node.subgraphs.size() != 2) continue;
     const auto condition = known_integers(graph.value(node.inputs[0]));
     if (!condition || condition->size() != 1) continue;
     Graph& branch = *node.subgraphs[condition->front() != 0 ? 0 : 1];

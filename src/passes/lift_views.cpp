@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "ir/patch.h"
+#include "passes/node_tests.h"
 #include "passes/passes.h"
 #include "passes/typing.h"
 
@@ -37,8 +38,8 @@ class Views {
  private:
   /// A QuantizeLinear or DequantizeLinear by one constant scale and zero point.
   bool is_by_one(const Node& node, std::string_view name) const {
-    return node.op->domain.empty() && node.op->name == name &&
-           node.attrs.get_int("block_size", 0) == 0 && node.attrs.get_int("precision", 0) == 0 &&
+    return is_op(node, name) && node.attrs.get_int("block_size", 0) == 0 &&
+           node.attrs.get_int("precision", 0) == 0 &&
            std::all_of(node.inputs.begin() + 1, node.inputs.end(),
                        [&](ValueId v) { return v == kNone || scalar_constant(graph_.value(v)); });
   }
@@ -60,7 +61,7 @@ class Views {
                        [&](ValueId out) { return out == kNone || quantised_.contains(out); });
   }
   static bool is_max_pool(const Node& node) {
-    return node.op->domain.empty() && node.op->name == "MaxPool" && node.outputs.size() == 1;
+    return is_op(node, "MaxPool") && node.outputs.size() == 1;
   }
   /// Bytes that are the largest as such are the largest dequantised.
   bool keeps_order(const Node& dequantise) const {
@@ -100,7 +101,7 @@ class Views {
     const NodeId producer = graph_.value(quantise.inputs[0]).producer;
     if (producer == kNone || graph_.only_user(users_, quantise.inputs[0]) != id) return;
     Node joined = graph_.node(producer);
-    if (!joined.op->domain.empty() || joined.op->name != "Concat" ||
+    if (!is_op(joined, "Concat") ||
         !std::all_of(joined.inputs.begin(), joined.inputs.end(), [&](ValueId part) {
           const NodeId from = graph_.value(part).producer;
           return from != kNone && is_by_one(graph_.node(from), "DequantizeLinear");

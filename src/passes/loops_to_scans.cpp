@@ -4,6 +4,7 @@
 #include "ops/control_flow.h"
 #include "ops/registry.h"
 #include "ops/support.h"
+#include "passes/node_tests.h"
 #include "passes/passes.h"
 #include "passes/typing.h"
 
@@ -32,8 +33,8 @@ std::vector<NodeId> slices_of(const Graph& graph, const Node& node, const Dim& t
   for (NodeId id : body.order()) {
     const Node& user = body.node(id);
     if (std::find(user.inputs.begin(), user.inputs.end(), number) == user.inputs.end()) continue;
-    if (user.op->name != "Gather" || !user.op->domain.empty() || user.inputs[1] != number ||
-        user.attrs.get_int("axis", 0) != 0 || body.is_output(user.outputs[0]))
+    if (!is_op(user, "Gather") || user.inputs[1] != number || user.attrs.get_int("axis", 0) != 0 ||
+        body.is_output(user.outputs[0]))
       return {};
     const auto first = body.inputs.begin() + static_cast<ptrdiff_t>(own);
     const auto at = std::find(first, body.inputs.end(), user.inputs[0]);
@@ -95,7 +96,7 @@ bool loops_to_scans(Graph& graph, PassContext& context) {
   Patch patch(graph, "loops-to-scans");
   for (NodeId id : graph.order()) {
     const Node& node = graph.node(id);
-    if (node.op->name != "Loop" || !node.op->domain.empty() || node.subgraphs.size() != 1) continue;
+    if (!is_op(node, "Loop") || node.subgraphs.size() != 1) continue;
     const auto trips = trips_of(graph, node);
     if (!trips || !tensors_only(*node.subgraphs[0])) continue;
     const std::vector<NodeId> gathers = slices_of(graph, node, *trips);

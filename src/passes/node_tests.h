@@ -8,14 +8,9 @@
 
 #include "base/error.h"
 #include "ir/graph.h"
-#include "ops/op.h"
+#include "ops/is_op.h"
 
 namespace xc {
-
-/// Whether the node's operator is the standard's of that name.
-inline bool is_op(const Node& node, std::string_view name) {
-  return node.op->domain.empty() && node.op->name == name;
-}
 
 /// Operators that multiply two operands, whose kernels may round both (kHeldIn).
 inline bool is_product(const Node& node) {

@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "ir/patch.h"
 #include "ops/support.h"
+#include "passes/node_tests.h"
 #include "passes/passes.h"
 #include "passes/typing.h"
 
@@ -64,7 +65,7 @@ bool share_prefixes(Graph& graph, PassContext& context) {
   const std::vector<NodeId> order = graph.order();
   for (NodeId id : order) {
     const Node node = graph.node(id);
-    if (!node.op->domain.empty() || node.op->name != "Concat" || node.inputs.size() < 2) continue;
+    if (!is_op(node, "Concat") || node.inputs.size() < 2) continue;
     const auto axis = axis_of(graph, node);
     if (!axis) continue;
     if (const Seen* prefix = seen.prefix(*axis, node.inputs)) {

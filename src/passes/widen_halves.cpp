@@ -141,7 +141,7 @@ class Widener {
   /// A Cast of f32 that the model itself has: between it and another Cast its rounding is what is
   /// asked for, in front of operators it is as good as theirs.
   bool narrows(const Node& node) const {
-    return node.op->name == "Cast" && node.op->domain.empty() && is_half_value(node.outputs[0]) &&
+    return is_op(node, "Cast") && is_half_value(node.outputs[0]) &&
            graph_.value(node.inputs[0]).type.dtype == DType::kF32;
   }
 

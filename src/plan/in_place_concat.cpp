@@ -4,6 +4,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "ops/is_op.h"
 #include "ops/support.h"
 
 namespace xc {
@@ -206,7 +207,7 @@ bool InPlaceConcats::decide(const Plan& base, const Backend& backend) {
   // From the last to the first: parts of a part go where that goes.
   for (size_t k = order.size(); k-- > 0;) {
     const Node& node = base.graph->node(order[k]);
-    if (!node.op->domain.empty() || node.op->name != "Concat") continue;
+    if (!is_op(node, "Concat")) continue;
     if (!draft) draft.emplace(base, backend);
     const Draft::Parts parts = draft->put_in_place(order[k]);
     if (parts.places.empty()) continue;

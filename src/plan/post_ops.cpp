@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ops/is_op.h"
 #include "ops/op.h"
 
 namespace xc {
@@ -73,9 +74,8 @@ bool keeps_type(const Graph& graph, const Node& user, ValueId result) {
 /// A Cast of f32 to halves: how the chain's result is stored, after which it ends.
 bool narrows(const Graph& graph, const Node& user, ValueId result) {
   const DType to = graph.value(user.outputs[0]).type.dtype;
-  return user.op->name == "Cast" && user.op->domain.empty() &&
-         graph.value(result).type.dtype == DType::kF32 && loop::value_type(to) == DType::kF32 &&
-         to != DType::kF32;
+  return is_op(user, "Cast") && graph.value(result).type.dtype == DType::kF32 &&
+         loop::value_type(to) == DType::kF32 && to != DType::kF32;
 }
 
 }  // namespace

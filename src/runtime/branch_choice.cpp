@@ -7,6 +7,7 @@
 
 #include "ir/patch.h"
 #include "ops/infer.h"
+#include "ops/is_op.h"
 #include "passes/pass_manager.h"
 #include "passes/pipeline.h"
 
@@ -67,7 +68,7 @@ std::vector<ValueId> open_conditions(const Graph& graph) {
   std::optional<Symbols> known;
   for (const NodeId id : graph.order()) {
     const Node& node = graph.node(id);
-    if (node.op->name != "If" || !node.op->domain.empty()) continue;
+    if (!is_op(node, "If")) continue;
     const Value& condition = graph.value(node.inputs[0]);
     if (!condition.elements || condition.elements->size() != 1 || condition.is_constant() ||
         !to_concrete(*condition.type.dims))

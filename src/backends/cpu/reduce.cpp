@@ -138,24 +138,6 @@ Loops plan(const OperandView& x, const std::vector<bool>& reduced, Dims result_s
   return out;
 }
 
-/// What is made of n folded floats of `count` elements each.
-template <class T>
-void settle(Post post, T* v, int64_t n, int64_t count) {
-  switch (post) {
-    case Post::kNone:
-      return;
-    case Post::kMean:
-      for (int64_t i = 0; i < n; ++i) v[i] = v[i] / static_cast<T>(count);
-      return;
-    case Post::kRoot:
-      for (int64_t i = 0; i < n; ++i) v[i] = std::sqrt(v[i]);
-      return;
-    case Post::kLog:
-      for (int64_t i = 0; i < n; ++i) v[i] = std::log(v[i]);
-      return;
-  }
-}
-
 class ReduceBound final : public BoundKernel {
  public:
   ReduceBound(std::shared_ptr<const StepSpec> spec, const BindContext& context)
@@ -167,6 +149,10 @@ class ReduceBound final : public BoundKernel {
     const Isa isa = cpu_info().isa;
     fns_ = fold_fns(row_.fold, compute_, isa);
     if (is_float(compute_) && is_sum(row_.fold)) add_ = elementwise_fn(Fn::kAdd, compute_, isa);
+    if (is_float(compute_) && row_.post == Post::kMean)
+      settle_ = elementwise_fn(Fn::kDiv, compute_, isa);
+    if (is_float(compute_) && row_.post == Post::kRoot)
+      settle_ = elementwise_fn(Fn::kSqrt, compute_, isa);
     if (compute_ == DType::kI64) {
       if (type != compute_) widen_ = cast_fn(type, compute_, isa);
     } else if (compute_ != type) {
@@ -385,8 +371,12 @@ class ReduceBound final : public BoundKernel {
   /// Squares of f32 leave its range where their root does not: such roots are made again in f64.
   void mend_roots(const Loops& loops, Source source, float* roots, int64_t n) const {
     constexpr float kLeast = 1e-10F;  // below, squares that were lost may matter
-    constexpr int64_t kAtOnce = 64;   // columns are read along rows
-    const auto doubtful = [](float root) { return root < kLeast || std::isinf(root); };
+    constexpr float kMost = std::numeric_limits<float>::max();
+    constexpr int64_t kAtOnce = 64;  // columns are read along rows
+    const auto doubtful = [](float root) { return (root < kLeast) | (root > kMost); };
+    bool any = false;
+    for (int64_t i = 0; i < n; ++i) any |= doubtful(roots[i]);
+    if (!any) return;
     const int64_t folds = element_count(loops.fold_dims);
     const int64_t length = loops.columns ? loops.rows : loops.inner,
                   apart = loops.columns ? loops.row_x : loops.inner_x;
@@ -410,6 +400,16 @@ class ReduceBound final : public BoundKernel {
     }
   }
 
+  /// What is made of n folded floats of `count` elements each.
+  template <class T>
+  void settle(T* v, int64_t n, int64_t count) const {
+    const T divisor = static_cast<T>(count);
+    if (row_.post == Post::kLog)
+      for (int64_t i = 0; i < n; ++i) v[i] = std::log(v[i]);
+    else if (settle_)
+      settle_({{v, &divisor}, {1, 0}, v, n, nullptr});
+  }
+
   /// The post function of n values, which it changes, and their store, `stride` elements apart.
   /// There is room for a chunk of the widest type at `values`. Columns start from the identity,
   /// which differs from the initial value for sums of nothing but negative zeros only.
@@ -421,7 +421,7 @@ class ReduceBound final : public BoundKernel {
       if (loops.columns && row_.fold != Fold::kProd && row_.fold != Fold::kMax &&
           row_.fold != Fold::kMin)
         for (int64_t i = 0; i < n; ++i) v[i] = static_cast<T>(T{0} + v[i]);
-      if constexpr (std::is_floating_point_v<T>) settle(row_.post, v, n, loops.count);
+      if constexpr (std::is_floating_point_v<T>) settle(v, n, loops.count);
       if constexpr (std::is_same_v<T, float>)
         if (row_.post == Post::kRoot && !widen_) mend_roots(loops, source, v, n);
     };
@@ -481,7 +481,8 @@ class ReduceBound final : public BoundKernel {
   DType compute_ = DType::kF32;
   int64_t bytes_ = 4, stored_bytes_ = 4;
   FoldFns fns_{};
-  ElementwiseFn add_ = nullptr;  ///< of blocks; null: one block has all
+  ElementwiseFn add_ = nullptr;     ///< of blocks; null: one block has all
+  ElementwiseFn settle_ = nullptr;  ///< division by the count, or the square root
   ElementwiseFn widen_ = nullptr, narrow_ = nullptr;
   ElementwiseFn widen_more_ = nullptr;  ///< from f32, where compute_ is wider
   bool dynamic_ = false;

@@ -8,6 +8,7 @@
 
 #include "ir/patch.h"
 #include "ops/infer.h"
+#include "ops/is_op.h"
 #include "ops/op.h"
 #include "ops/registry.h"
 #include "plan/fusion/blocks.h"
@@ -112,7 +113,7 @@ void divide_after_products(Graph& graph) {
   Patch patch(graph, "divide-after-product");
   for (NodeId id : std::vector<NodeId>(graph.order())) {
     const Node& product = graph.node(id);
-    if (product.op->name != "MatMul" ||
+    if (!is_op(product, "MatMul") ||
         !loop::is_value_type(graph.value(product.outputs[0]).type.dtype))
       continue;
     const NodeId left = graph.value(product.inputs[0]).producer;
@@ -171,7 +172,7 @@ void read_halves(Graph& graph) {
     const Node& node = graph.node(id);
     const bool transposed = node.op->name == "Transpose";
     std::vector<ValueId> inputs = node.inputs;
-    if (!transposed && node.op->name != "MatMul" && !node.op->scalar) continue;
+    if (!transposed && !is_op(node, "MatMul") && !node.op->scalar) continue;
     for (ValueId& in : inputs)
       if (const auto it = halves.find(in); it != halves.end()) in = it->second;
     if (inputs == node.inputs) continue;

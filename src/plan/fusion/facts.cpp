@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/is_op.h"
 #include "ops/op.h"
 #include "plan/fusion/index_map.h"
 #include "plan/fusion/iteration.h"
@@ -98,7 +99,7 @@ double Facts::compute_s(NodeId id) {
   if (node.op->view || node.outputs.empty() || node.outputs[0] == kNone) return 0;
   const auto& result = graph_.value(node.outputs[0]).type.dims;
   if (!result) return 0;
-  if (node.op->name == "MatMul") {
+  if (is_op(node, "MatMul")) {
     const auto& left = graph_.value(node.inputs[0]).type.dims;
     const double depth = left && !left->empty() ? elements({left->back()}) : 1;
     return 2 * depth * elements(*result) / options_.host.product_rate;

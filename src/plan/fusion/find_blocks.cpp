@@ -3,6 +3,7 @@
 #include <unordered_set>
 
 #include "loop/kernel.h"
+#include "ops/is_op.h"
 #include "ops/op.h"
 #include "plan/fusion/blocks.h"
 #include "plan/fusion/classify.h"
@@ -23,7 +24,7 @@ bool is_product_type(DType type) {
 }
 
 bool is_float_matmul(const Graph& graph, const Node& node) {
-  if (node.op->name != "MatMul" || !node.op->domain.empty()) return false;
+  if (!is_op(node, "MatMul")) return false;
   const DType sums = loop::value_type(graph.value(node.outputs[0]).type.dtype);
   for (ValueId v : {node.inputs[0], node.inputs[1], node.outputs[0]}) {
     const Type& type = graph.value(v).type;
@@ -37,7 +38,7 @@ bool is_float_matmul(const Graph& graph, const Node& node) {
 }  // namespace
 
 bool is_widening_cast(const Graph& graph, const Node& node) {
-  if (node.op->name != "Cast" || !node.op->domain.empty()) return false;
+  if (!is_op(node, "Cast")) return false;
   const DType from = graph.value(node.inputs[0]).type.dtype;
   return loop::value_type(from) != from &&
          graph.value(node.outputs[0]).type.dtype == loop::value_type(from);
