@@ -37,7 +37,7 @@ Verdict supports_scatter(const StepSpec& spec) {
 /// What is there and an update, combined.
 template <Fn how, class T>
 T combined(T there, T update) {
-  using V = ComputeOf<T>;
+  using V = std::conditional_t<std::is_same_v<T, float>, float, ComputeOf<T>>;
   using W = std::conditional_t<std::is_integral_v<T>, uint64_t, V>;  // integers wrap
   const auto a = static_cast<V>(there), b = static_cast<V>(update);
   if constexpr (how == Fn::kAdd) return static_cast<T>(W(a) + W(b));
