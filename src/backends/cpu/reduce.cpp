@@ -76,7 +76,7 @@ struct Loops {
   int64_t results = 1;             ///< product of kept_dims
 };
 
-Loops plan(const OperandView& x, const std::vector<bool>& reduced, Dims result_strides) {
+Loops loops_over(const OperandView& x, const std::vector<bool>& reduced, Dims result_strides) {
   struct Axis {
     int64_t dim, x, y;
     bool reduced;
@@ -210,7 +210,7 @@ class ReduceBound final : public BoundKernel {
       if (!reduced[i]) strides[i] = y.strides[k];
       ++k;
     }
-    return plan(x, reduced, std::move(strides));
+    return loops_over(x, reduced, std::move(strides));
   }
 
   /// Whether every result is one dense row, as softmax's maxima and pooled images are.

@@ -40,7 +40,7 @@ bool has_too_many_buffers(const Part& part, const Bits& group, bool may_grow) {
 
 }  // namespace
 
-std::string_view illegal(const Part& part, const Bits& group) {
+std::string_view why_illegal(const Part& part, const Bits& group) {
   using Kind = SearchNode::Kind;
   if (group.count() > part.max_nodes) return "larger than a region may be";
   double weight = 0;

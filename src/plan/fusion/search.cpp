@@ -282,7 +282,7 @@ class Search {
   const Candidate& candidate(const Bits& nodes) {
     const auto [it, fresh] = memo_.try_emplace(nodes);
     if (fresh) {
-      it->second.reason = illegal(part_, nodes);
+      it->second.reason = why_illegal(part_, nodes);
       if (it->second.reason.empty()) it->second.price_s = price(part_, nodes, false);
     }
     return it->second;

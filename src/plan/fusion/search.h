@@ -110,10 +110,10 @@ struct Part {
 };
 
 /// Why the nodes are no region of a template; empty when they are. Convexity is not looked at.
-std::string_view illegal(const Part& part, const Bits& group);
+std::string_view why_illegal(const Part& part, const Bits& group);
 
 /// Would the group have to store an index map's result that is smaller than its space? Not a matter
-/// of illegal(): readers may join a group until it closes.
+/// of why_illegal(): readers may join a group until it closes.
 bool stores_broadcast(const Part& part, const Bits& group);
 
 /// Seconds of one step that executes the nodes; infinite where stores_broadcast(), or where the

@@ -132,7 +132,7 @@ double price_of(const Part& part, const std::vector<Bits>& groups) {
       const bool counted = !fixed || std::any_of(part.given.begin(), part.given.end(),
                                                  [&](const Bits& o) { return o.intersects(g); });
       best = std::min(best, counted ? price(part, g, false) : 0.0);
-    } else if (connected(part, g) && illegal(part, g).empty()) {
+    } else if (connected(part, g) && why_illegal(part, g).empty()) {
       best = std::min(best, price(part, g, false));
     }
     total += best;
