@@ -220,20 +220,18 @@ loop::KnownRange Emitter::known(const Expr& e) {
   });
 }
 
-bool is_zero(const Value* v) {
-  const auto* constant = llvm::dyn_cast<llvm::Constant>(v);
-  return constant && constant->isNullValue();
-}
-
 Value* Emitter::operation(Op op, DType type, DType operand, llvm::ArrayRef<Value*> v) {
   switch (op) {
-    case Op::kSelect:
+    case Op::kSelect: {
       // AVX-512 has masks of the lanes that are kept.
-      if (auto* compare = llvm::dyn_cast<llvm::FCmpInst>(v[0]); compare && is_zero(v[1]))
-        return b_.CreateSelect(b_.CreateFCmp(compare->getInversePredicate(), compare->getOperand(0),
-                                             compare->getOperand(1)),
-                               v[2], v[1]);
-      return b_.CreateSelect(v[0], v[1], v[2]);
+      auto* const compare = llvm::dyn_cast<llvm::FCmpInst>(v[0]);
+      const auto* const constant = llvm::dyn_cast<llvm::Constant>(v[1]);
+      if (!compare || !constant || !constant->isNullValue())
+        return b_.CreateSelect(v[0], v[1], v[2]);
+      Value* const kept = b_.CreateFCmp(compare->getInversePredicate(), compare->getOperand(0),
+                                        compare->getOperand(1));
+      return b_.CreateSelect(kept, v[2], v[1]);
+    }
     case Op::kCast:
       return convert(type, operand, v[0]);
     case Op::kBitcast: {

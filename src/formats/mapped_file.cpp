@@ -107,6 +107,18 @@ int open_stepwise(int dir, const std::vector<std::string>& parts) {
   return ::openat(at.get(), parts.back().c_str(), kOpenFlags | O_NOFOLLOW);
 }
 
+/// A new file beside `path`, with the permissions that new files get here; its name.
+Descriptor create_beside(const std::string& path, std::string& name) {
+  std::random_device random;
+  constexpr int kTries = 100;
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    name = fmt::format("{}.{:08x}", path, random());
+    Descriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (file || errno != EEXIST) return file;
+  }
+  return Descriptor();
+}
+
 }  // namespace
 
 std::shared_ptr<Buffer> map_file(const std::string& path, int64_t max_bytes, bool copy) {
@@ -136,22 +148,6 @@ std::shared_ptr<Buffer> map_file_below(const std::string& base_dir, std::string_
   }
   return map_descriptor(file, shown, max_bytes, copy, Status::kInvalidModel);
 }
-
-namespace {
-
-/// A new file beside `path`, with the permissions that new files get here; its name.
-Descriptor create_beside(const std::string& path, std::string& name) {
-  std::random_device random;
-  constexpr int kTries = 100;
-  for (int attempt = 0; attempt < kTries; ++attempt) {
-    name = fmt::format("{}.{:08x}", path, random());
-    Descriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (file || errno != EEXIST) return file;
-  }
-  return Descriptor(-1);
-}
-
-}  // namespace
 
 void write_file(const std::string& path, std::string_view bytes) {
   std::string name;

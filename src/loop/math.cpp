@@ -100,7 +100,7 @@ class Expander {
   Expr bits(const Expr& x) const { return bitcast(bits_type(), x); }
   Expr value(const Expr& b) const { return bitcast(type_, b); }
   Expr mad(const Expr& a, const Expr& b, const Expr& add) const {
-    return level_ != MathLevel::kMulAdd ? fma(a, b, add) : a * b + add;
+    return uses_fma(level_) ? fma(a, b, add) : a * b + add;
   }
   Expr polynomial(const Expr& x, Coefficients coefficients) const {
     Expr sum;
@@ -397,7 +397,7 @@ class Expander {
   };
   Reduced reduce(const Expr& x) const {
     const Expr magic = c(0x1.8p52);
-    if (level_ != MathLevel::kMulAdd) {
+    if (uses_fma(level_)) {
       // First multiples of numbers that are nearly multiples of 2 pi, exactly: 2^86 and 2^41, and
       // what they lack (found by continued fractions of 2^34 / 2 pi and 2^-10 / 2 pi).
       const Expr k1 = mad(x, c(0x1.10d6ea67bfffap-87), magic) - magic;
@@ -559,9 +559,9 @@ bool is_quotient_to_round(const Expr& e) {
 
 Expr expand_math_node(const Expr& e, MathLevel level, Accuracy accuracy) {
   // Strict numerics want the last bit of large quotients too.
-  if (level != MathLevel::kMulAdd && accuracy != Accuracy::kStrict && is_quotient_to_round(e))
+  if (uses_fma(level) && accuracy != Accuracy::kStrict && is_quotient_to_round(e))
     return rounded_quotient(e->args[0]->args[0], const_as_double(*e->args[0]->args[1]));
-  if (e->op == Op::kFma && level == MathLevel::kMulAdd) return e->args[0] * e->args[1] + e->args[2];
+  if (e->op == Op::kFma && !uses_fma(level)) return e->args[0] * e->args[1] + e->args[2];
   return is_math(e->op) ? Expander(e.type(), level, accuracy).node(e) : e;
 }
 
@@ -598,7 +598,7 @@ Kernel expand_math(Kernel kernel, MathLevel level) {
   kernel.body = rewrite_exprs(kernel.body, one_plus);
   kernel.body = rewrite_exprs(
       kernel.body, [&](const Expr& e) { return expand_math_node(e, level, kernel.accuracy); });
-  if (level == MathLevel::kMulAdd) sum_products(kernel, kernel.body);
+  if (!uses_fma(level)) sum_products(kernel, kernel.body);
   return kernel;
 }
 

@@ -11,6 +11,9 @@ namespace xc::loop {
 // from kFma by a few ULP, within their bounds. kFmaMasked: kFma where instructions take masks
 // (AVX-512): what a select drops costs nothing there, denormals included. Same bits.
 enum class MathLevel : uint8_t { kFma, kMulAdd, kFmaMasked };
+constexpr bool uses_fma(MathLevel level) {
+  return level != MathLevel::kMulAdd;
+}
 
 // Stated maximum error of a function in ULP of the result's type, over all inputs (denormal results
 // included), per tier of accuracy (Kernel::accuracy). 4096 ULP of f32 are at most 2^-11 of the

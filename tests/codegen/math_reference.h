@@ -99,7 +99,7 @@ inline bool in_domain(Op op, double x, bool f32, MathLevel level) {
   if (op == Op::kOnePlusErf && !f32 && x < -0.4) return false;
   if (op != Op::kSin && op != Op::kCos) return true;
   if (!std::isfinite(x)) return true;
-  return (f32 && level != MathLevel::kMulAdd) || std::fabs(x) <= 0x1p20;
+  return (f32 && uses_fma(level)) || std::fabs(x) <= 0x1p20;
 }
 
 // The same distance for float in arithmetic of double: quick enough for every float there is.

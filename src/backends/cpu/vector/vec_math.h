@@ -67,14 +67,14 @@ XC_INLINE F32 scale_normal(F32 p, F32 k) {
 #endif
 }
 /// e^x where the result is normal, or infinite.
-XC_INLINE F32 exp_normal(F32 x) {
+XC_INLINE F32 exp_bounded(F32 x) {
   const ReducedExp e = reduced_exp(x);
   return scale_normal(exp_near_0(e), e.k);
 }
 
 /// e^x for x of at most 0; 0 where that is no normal number: a denormal one slows down whoever
-/// multiplies by it.
-XC_INLINE F32 exp_or_zero(F32 x) {
+/// multiplies by it. As loop/math.cpp has it, exp_bounded() too.
+XC_INLINE F32 exp_normal(F32 x) {
   const F32 least = splat<F32>(-0x1.5d589ep+6f);  // loop::least_normal_power
 #if defined(__AVX512F__)
   const ReducedExp e = reduced_exp(x);  // whatever it is in lanes that are not kept
@@ -216,7 +216,7 @@ XC_INLINE F32 erf(F32 x) {
                           -0.00019239956203015168359f};
   const F32 a = vec_abs(x), z = a * a;
   const F32 small = mad(a, polynomial(z, kP), a);
-  const F32 large = 1.0f - exp_normal(-polynomial(min_number(splat<F32>(4.0f), a), kR));
+  const F32 large = 1.0f - exp_bounded(-polynomial(min_number(splat<F32>(4.0f), a), kR));
   return with_sign_of(a < 0.95f ? small : large, x);
 }
 
@@ -229,13 +229,13 @@ XC_INLINE F32 one_plus_erf(F32 x) {
                           -0.000010170059906255140307f, 4.6257952632947470335e-7f};
   constexpr float kLeast = -4;  // loop::least_one_plus_erf
   const F32 a = min_number(splat<F32>(-kLeast), vec_abs(x));
-  const F32 tail = exp_normal(-(a * polynomial(a, kP)));
+  const F32 tail = exp_bounded(-(a * polynomial(a, kP)));
   return x < kLeast ? F32{} : x < 0.0f ? tail : 2.0f - tail;
 }
 
 /// n / (1 + e^v).
 XC_INLINE F32 over_one_plus_exp(float n, F32 v) {
-  return n / (exp_normal(clamp(v, -18.0f, 89.0f)) + 1.0f);
+  return n / (exp_bounded(clamp(v, -18.0f, 89.0f)) + 1.0f);
 }
 XC_INLINE F32 sigmoid(F32 x) {
   return over_one_plus_exp(1, -x);
