@@ -63,7 +63,7 @@ const char* host_target() noexcept {
 
 // Raise the last number when generated code changes in any way.
 const char* revision() noexcept {
-  return "llvm-" LLVM_VERSION_STRING "-xc-27";
+  return "llvm-" LLVM_VERSION_STRING "-xc-28";
 }
 
 constexpr xc_jit_table kTable = {XC_JIT_VERSION, compile, release, host_target, revision};

@@ -1,5 +1,7 @@
 #include <llvm/IR/Verifier.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "codegen/emitter.h"
 #include "codegen/library.h"
@@ -92,6 +94,12 @@ void Emitter::place_scratch(const std::function<Value*()>& first) {
     else
       scratch = b_.CreateGEP(b_.getInt8Ty(), scratch, size);
   }
+  if (std::any_of(kernel_.accs.begin(), kernel_.accs.end(),
+                  [](const AccDecl& acc) { return acc.op == AccOp::kDotBf16x3; })) {
+    room_ = b_.CreateConstGEP1_64(b_.getInt8Ty(), scratch ? scratch : first(),
+                                  static_cast<uint64_t>(distance));
+    b_.CreateStore(integer(0), room_);  // holds nothing of an earlier call
+  }
   cache_.clear();
 }
 
@@ -125,8 +133,9 @@ void Emitter::run() {
   if (most_spilled_ > kMostSpilled)
     fail(Status::kUnsupported, "code generation: the partial results of a loop take over {} bytes",
          kMostSpilled);
-  if (lone_dot_bf16_)
-    fail(Status::kUnsupported, "code generation: dot_bf16 where there is no product of blocks");
+  if (lone_matrix_sum_)
+    fail(Status::kUnsupported,
+         "code generation: dot_bf16 or dot_bf16x3 where there is no product of blocks");
   std::string problem;
   llvm::raw_string_ostream out(problem);
   if (llvm::verifyFunction(*function_, &out))

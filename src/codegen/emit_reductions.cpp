@@ -56,6 +56,7 @@ Value* Emitter::combine(AccOp op, DType type, Value* a, Value* b) {
     case AccOp::kSum:
     case AccOp::kDot:
     case AccOp::kDotBf16:
+    case AccOp::kDotBf16x3:
       return is_float(type) ? b_.CreateFAdd(a, b) : b_.CreateAdd(a, b);
     case AccOp::kProd:
       return is_float(type) ? b_.CreateFMul(a, b) : b_.CreateMul(a, b);
@@ -72,7 +73,7 @@ Value* Emitter::combine(AccOp op, DType type, Value* a, Value* b) {
 
 // A partial result with one more value (and, of a dot product, its other factor).
 Value* Emitter::update(const AccDecl& decl, Value* partial, Value* value, Value* second) {
-  lone_dot_bf16_ |= decl.op == AccOp::kDotBf16;
+  lone_matrix_sum_ |= needs_matrix_units(decl.op);
   if (decl.op != AccOp::kDot) return combine(decl.op, decl.type, partial, value);
   return b_.CreateIntrinsic(partial->getType(), llvm::Intrinsic::fma, {value, second, partial});
 }

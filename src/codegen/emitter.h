@@ -204,6 +204,9 @@ class Emitter {
   // --- products (emit_product.cpp) ---
   // When a loop over columns [first, last) is one: calls the library for all of it.
   bool product(const loop::For& columns, llvm::Value* first, llvm::Value* last);
+  llvm::Value* splits(llvm::Value* rows, llvm::Value* columns, llvm::Value* terms);
+  void either(llvm::Value* condition, const std::function<void()>& then,
+              const std::function<void()>& otherwise);
 
   // --- reductions (emit_reductions.cpp) ---
   void declare(const loop::DeclareAcc& stmt);
@@ -296,7 +299,9 @@ class Emitter {
   llvm::AllocaInst* spilled_ = nullptr;          // where they wait: all loops share it
   int64_t spilled_bytes_ = 0;                    // of it, taken by the current loop
   int64_t most_spilled_ = 0;                     // the most that any loop takes
-  bool lone_dot_bf16_ = false;  // a dot_bf16 accumulator that no function of the library feeds
+  // A sum by matrix units that no function of the library makes.
+  bool lone_matrix_sum_ = false;
+  llvm::Value* room_ = nullptr;                       // scratch of dot_bf16x3 accumulators
   std::unordered_map<const loop::Node*, Val> cache_;  // of the current block, up to here
   std::unordered_map<const loop::Node*, uint64_t> reads_;
 };

@@ -11,6 +11,7 @@
 
 #include "codegen/object.h"
 #include "codegen/target.h"
+#include "loop/kernel.h"
 
 namespace xc::codegen {
 
@@ -37,10 +38,13 @@ inline bool has_matrix_library(const Target& target) {
 
 // void (panel, panel_k, b, b_k, b_j, count, out, out_j, vectors, columns), r over the elements of
 // so many vectors, j over so many columns: out[j, r] = sum over k = 0 .. count - 1, in that order,
-// of fma(panel[k, r], b[k, j], sum); it starts at 0 or (`adds`) at out[j, r]. `rounds`: the sums
-// are those of a dot_bf16 accumulator (loop/kernel.h).
-llvm::Function* product_function(llvm::Module& module, const Target& target, bool adds,
-                                 bool rounds);
+// of fma(panel[k, r], b[k, j], sum). `op`: of which dot accumulator (loop/kernel.h) the sums are,
+// and what is given besides:
+// - dot: i1, whether sums start at out[j, r] rather than at 0;
+// - dot_bf16x3: kDotBf16x3Room bytes. What is laid out there of b is used again by the next call
+//   with the same b; an i64 0 at the room's beginning says that there is nothing, at first and when
+//   b changes.
+llvm::Function* product_function(llvm::Module& module, const Target& target, loop::AccOp op);
 
 // The object file of one of these, by the name of its declaration; empty when there is no such
 // function. Any thread.

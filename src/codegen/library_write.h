@@ -1,10 +1,13 @@
-// How the functions of the library are written: loops, and the product of bf16.
+// How the functions of the library are written: loops, and products by matrix units.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
 
+#include <array>
 #include <functional>
 #include <vector>
+
+#include "codegen/library.h"
 
 namespace xc::codegen {
 
@@ -23,6 +26,11 @@ void tiles(Builder& b, llvm::Function& function, unsigned size, llvm::Value*& le
            std::vector<llvm::Value*>& at, const std::vector<llvm::Value*>& steps,
            const TileBody& body);
 
+// The columns of as many rows as a register has elements, kTransposeColumns from the addresses of
+// `rows` on, of 32 bits each.
+std::array<llvm::Value*, kTransposeColumns> columns_of(Builder& b,
+                                                       llvm::ArrayRef<llvm::Value*> rows);
+
 // What a product is given, by the names that library.h has.
 struct ProductArguments {
   explicit ProductArguments(llvm::Function& f)
@@ -39,6 +47,7 @@ struct ProductArguments {
   llvm::Value *panel, *panel_k, *b, *b_k, *b_j, *count, *out, *out_j, *vectors, *columns;
 };
 
-void write_product_bf16(Builder& b, llvm::Function& function, bool adds);
+void write_product_bf16(Builder& b, llvm::Function& function);
+void write_product_bf16x3(Builder& b, llvm::Function& function);
 
 }  // namespace xc::codegen

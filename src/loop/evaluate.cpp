@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "loop/dot.h"
 #include "tensor/half.h"
 
 namespace xc::loop {
@@ -280,6 +281,7 @@ uint64_t accumulator_identity(AccOp op, DType type) {
       case AccOp::kSum:
       case AccOp::kDot:
       case AccOp::kDotBf16:
+      case AccOp::kDotBf16x3:
         if constexpr (kFloat)
           return to_bits(-T{0});
         else
@@ -307,6 +309,16 @@ float as_bf16(uint64_t bits) {
   return bf16_to_float(float_to_bf16(without_denormals(from_bits<float>(bits))));
 }
 
+// Its lower half rounded off, ties away from 0.
+float upper_half(float x) {
+  return from_bits<float>((static_cast<uint32_t>(to_bits(x)) + 0x8000U) & 0xffff0000U);
+}
+
+// Do the digits of these factors stay above what the units take for 0?
+bool has_range(float largest, bool all_zero) {
+  return all_zero || largest >= std::ldexp(1.0f, kDotBf16x3Least) || std::isnan(largest);
+}
+
 }  // namespace
 
 uint64_t DotBf16::add(uint64_t a, uint64_t b, uint64_t sum) {
@@ -322,6 +334,53 @@ uint64_t DotBf16::onto(uint64_t sum) const {
   if (terms_ == 0) return sum;
   return to_bits(without_denormals(without_denormals(from_bits<float>(sum)) +
                                    without_denormals(apart_[0] + apart_[1])));
+}
+
+void DotBf16x3::Side::add(float x) {
+  largest = std::fmax(largest, std::fabs(upper_half(x)));
+  all_zero &= x == 0;
+}
+
+void DotBf16x3::add(uint64_t a, uint64_t b) {
+  const float x = from_bits<float>(a), y = from_bits<float>(b);
+  constexpr int kHalf = kDotBf16Terms / 2;
+  const auto split = [](float rest) {
+    std::array<float, 3> parts{};
+    for (size_t i = 0; i < 2; ++i) {
+      parts[i] = upper_half(rest);
+      rest -= parts[i];
+    }
+    parts[2] = from_bits<float>(static_cast<uint32_t>(to_bits(rest)) & 0xffff0000U);
+    return parts;
+  };
+  const auto p = split(x), q = split(y);
+  constexpr std::array<std::array<size_t, 2>, 6> kOrder{
+      {{2, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 2}, {0, 0}}};
+  const auto half = static_cast<size_t>(terms_ % kDotBf16Terms / kHalf);
+  for (size_t i = 0; i < kOrder.size(); ++i) {
+    float& side = apart_[i][half];
+    side = without_denormals(
+        std::fma(without_denormals(p[kOrder[i][0]]), without_denormals(q[kOrder[i][1]]), side));
+  }
+  exact_ = std::fma(x, y, exact_);
+  first_.add(x);
+  second_.add(y);
+  ++terms_;
+  if (terms_ % kDotBf16Terms == 0) end_group();
+}
+
+void DotBf16x3::end_group() {
+  for (const auto& [low, high] : apart_)
+    sum_ = without_denormals(without_denormals(sum_) + without_denormals(low + high));
+  apart_ = {};
+  fits_ &= has_range(second_.largest, second_.all_zero);
+  second_ = {};
+}
+
+uint64_t DotBf16x3::result(int64_t rows, int64_t columns) {
+  if (terms_ % kDotBf16Terms != 0) end_group();
+  const bool fits = fits_ && has_range(first_.largest, first_.all_zero) && std::isfinite(sum_);
+  return to_bits(fits && splits_product(rows, columns, terms_) ? sum_ : exact_);
 }
 
 uint64_t combine(AccOp op, DType type, uint64_t a, uint64_t b) {

@@ -2,6 +2,7 @@
 // constant folding. Values are their type's bits, zero-extended to 64.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -28,6 +29,28 @@ class DotBf16 {
  private:
   float apart_[2] = {0, 0};
   int terms_ = 0;
+};
+// A dot_bf16x3 accumulator, of f32 as bits.
+class DotBf16x3 {
+ public:
+  void add(uint64_t a, uint64_t b);
+  // When all terms are added, of a product of so many rows and columns.
+  uint64_t result(int64_t rows, int64_t columns);
+
+ private:
+  // Factors: the largest h among them.
+  struct Side {
+    float largest = 0;
+    bool all_zero = true;
+    void add(float x);
+  };
+  void end_group();
+
+  std::array<std::array<float, 2>, 6> apart_{};  // by product, its first and last terms of a group
+  float sum_ = 0, exact_ = 0;
+  Side first_, second_;  // all so far; those of a group
+  bool fits_ = true;     // what was seen of the second factors
+  int64_t terms_ = 0;
 };
 // Arg-reductions: does (value, index) replace (best, best_index)?
 bool replaces(AccOp op, DType type, uint64_t value, int64_t index, uint64_t best,

@@ -1,5 +1,6 @@
 #include "loop/interpret.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "base/checked.h"
@@ -22,6 +23,8 @@ struct AccState {
   bool finished = false;
   Partial result{};
   DotBf16 terms{};
+  DotBf16x3 split{};
+  int64_t rows = 0, columns = 0;  // iterations of the loops around
 };
 
 // An expression as a list of nodes in evaluation order, the root last.
@@ -196,6 +199,8 @@ class Interpreter {
     AccState& acc = accs_[stmt.acc];
     const auto count = static_cast<size_t>(partial_results(decl.order));
     acc = {};
+    if (!trips_.empty()) acc.rows = trips_.back();
+    if (trips_.size() > 1) acc.columns = trips_[trips_.size() - 2];
     acc.partials.assign(count, {accumulator_identity(decl.op, decl.type), -1});
     if (!is_arg_op(decl.op)) {
       acc.has_init = stmt.init || is_sum(decl.op);
@@ -221,6 +226,8 @@ class Interpreter {
       partial.value = evaluate_op(Op::kFma, decl.type, decl.type, args);
     } else if (decl.op == AccOp::kDotBf16) {
       partial.value = acc.terms.add(value, eval(stmt.second), partial.value);
+    } else if (decl.op == AccOp::kDotBf16x3) {
+      acc.split.add(value, eval(stmt.second));
     } else {
       merge(decl, partial, {value, stmt.second ? eval_int(stmt.second) : -1});
     }
@@ -232,6 +239,7 @@ class Interpreter {
     const AccDecl& decl = kernel_.accs[id];
     std::vector<Partial> p = acc.partials;
     if (decl.op == AccOp::kDotBf16) p[0].value = acc.terms.onto(p[0].value);
+    if (decl.op == AccOp::kDotBf16x3) p[0].value = acc.split.result(acc.rows, acc.columns);
     if (decl.order != AccOrder::kSequential) {
       constexpr size_t kLanes = kReductionLanes;
       for (size_t l = 0; l < kLanes && decl.order == AccOrder::kLanes; ++l) {
@@ -254,11 +262,13 @@ class Interpreter {
     const int64_t begin = task ? args_.begin : eval_int(stmt.begin);
     const int64_t end = task ? args_.end : eval_int(stmt.end);
     ordinals_.push_back(0);
+    trips_.push_back(std::max<int64_t>(end - begin, 0));
     for (int64_t v = begin; v < end; ++v, ++ordinals_.back()) {
       vars_[stmt.var.id] = v;
       block(stmt.body);
     }
     ordinals_.pop_back();
+    trips_.pop_back();
   }
 
   void block(const Block& statements) {
@@ -280,7 +290,7 @@ class Interpreter {
   const xc_kargs& args_;
   std::vector<Bound> buffers_;
   std::vector<uint64_t> regs_;
-  std::vector<int64_t> vars_, ordinals_;
+  std::vector<int64_t> vars_, ordinals_, trips_;  // of the loops around, outermost first
   std::vector<AccState> accs_;
   std::unordered_map<const Node*, Program> programs_;
   bool range_error_ = false;

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "base/checked.h"
+#include "loop/dot.h"
 
 namespace xc::loop {
 
@@ -27,7 +28,15 @@ size_t Kernel::param_count() const {
 }
 
 bool is_sum(AccOp op) {
-  return op == AccOp::kSum || op == AccOp::kDot || op == AccOp::kDotBf16;
+  return op == AccOp::kSum || is_dot(op);
+}
+
+bool is_dot(AccOp op) {
+  return op == AccOp::kDot || needs_matrix_units(op);
+}
+
+bool needs_matrix_units(AccOp op) {
+  return op == AccOp::kDotBf16 || op == AccOp::kDotBf16x3;
 }
 
 bool is_arg_op(AccOp op) {
@@ -104,7 +113,9 @@ int64_t scratch_bytes(const Kernel& kernel, std::span<const int64_t> dims) {
     const int64_t bytes = checked_mul(elements, element_size(buffer.type));
     total = checked_add(total, align_up(bytes, kScratchAlignment));
   }
-  return total;
+  const bool has_room = std::any_of(kernel.accs.begin(), kernel.accs.end(),
+                                    [](const AccDecl& acc) { return acc.op == AccOp::kDotBf16x3; });
+  return has_room ? checked_add(total, kDotBf16x3Room) : total;
 }
 
 std::optional<Range> parallel_range(const Kernel& kernel, std::span<const int64_t> dims) {

@@ -31,6 +31,15 @@
 //   A dot_bf16 accumulator (f32, sequential) does as the matrix units of x86 do (TDPBF16PS, Intel's
 //   Software Developer's Manual): factors are rounded to bf16; of each 32 terms the even and the
 //   odd ones are summed apart by fma, from 0, then P = P + (even + odd). Denormal numbers are 0.
+//   A dot_bf16x3 accumulator (f32, sequential, without init) has f32's digits from the same units.
+//   Each factor is the sum of three of bf16, h + m + l: h is the factor with its lower half rounded
+//   off, ties away from 0, m the rest so rounded, l the upper half of what is left then. Of each 32
+//   terms six products are summed up as dot_bf16 does, with the first and the last sixteen terms
+//   apart: l h', m h', m m', h m', h l', h h', of value and second. The result is a dot's where
+//   that one is not finite; where no value's h reaches 2^kDotBf16x3Least, but some value is not 0;
+//   where the same is true of second in one of these groups; and where splits_product() is false of
+//   the rows, columns and terms: the iterations of the loop that declares it, of the loop around
+//   that one, and its own.
 //   Identities: sum -0.0 (integers 0), prod 1, max -inf or the
 //   lowest integer, min the opposite. Absent init: sum 0, prod 1, else the identity.
 //   Arg-reductions carry (value, index), index an i64; the better value wins, NaN is better than
@@ -90,6 +99,7 @@ enum class AccOp : uint8_t {
   kMaxNumber,  // the largest of those that are no NaN; of two zeros the first. Floats only
   kDot,        // floats only
   kDotBf16,    // f32 only
+  kDotBf16x3,  // f32 only
   kArgMax,
   kArgMin,
   kArgMaxLast,
@@ -143,9 +153,6 @@ struct AccDecl {
   AccOp op;
   AccOrder order;
 };
-// Terms that a dot_bf16 accumulator sums apart before it adds them.
-constexpr int kDotBf16Terms = 32;
-
 // How exact the kernel's math functions are; the bounds of each tier are in math.h.
 enum class Accuracy : uint8_t { kDefault, kStrict, kFast };
 
@@ -164,6 +171,8 @@ struct Kernel {
 };
 
 bool is_sum(AccOp op);  // starts at 0 when there is no initial value
+bool is_dot(AccOp op);  // of two factors
+bool needs_matrix_units(AccOp op);
 bool is_arg_op(AccOp op);
 // Partial results an accumulator keeps: 64, 16 or 1.
 int partial_results(AccOrder order);

@@ -31,8 +31,8 @@ struct TargetWidth {
   // Has the code generator a function for products of f32 written as plain loops: rows in lanes,
   // one column after the other?
   bool multiplies = true;
-  // And for such with dot_bf16 accumulators?
-  bool rounds = false;
+  // And for such with accumulators that need matrix units (needs_matrix_units())?
+  bool matrix_units = false;
 };
 // Scalar loop nests in, scheduled kernel out: innermost loops become vector loops where legal, the
 // outermost loop is parallel where its iterations are independent (a flat loop is split first).

@@ -8,6 +8,7 @@
 #include "loop/dependence.h"
 #include "loop/text.h"
 #include "loop/typing.h"
+#include "loop/words.h"
 
 namespace xc::loop {
 
@@ -213,10 +214,11 @@ class Verifier {
       reject("types", "accumulator {} of {}", decl.name, xc::name(decl.type));
     if ((decl.op == AccOp::kDot || decl.op == AccOp::kMaxNumber) && !is_float(decl.type))
       reject("types", "accumulator {} of {}", decl.name, xc::name(decl.type));
-    if (decl.op == AccOp::kDotBf16 &&
+    if (needs_matrix_units(decl.op) &&
         (decl.type != DType::kF32 || decl.order != AccOrder::kSequential))
-      reject("types", "accumulator {}: dot_bf16 is f32, in sequence", decl.name);
-    if (declare.init && (is_arg_op(decl.op) || declare.init.type() != decl.type))
+      reject("types", "accumulator {}: {} is f32, in sequence", decl.name, acc_op_name(decl.op));
+    if (declare.init &&
+        (is_arg_op(decl.op) || decl.op == AccOp::kDotBf16x3 || declare.init.type() != decl.type))
       reject("types", "the initial value of {}", decl.name);
     accs_[declare.acc] = {loops_.size(), true, false, 0};
     scope_accs_.back().push_back(declare.acc);
@@ -229,7 +231,7 @@ class Verifier {
     const AccDecl& decl = kernel_.accs[stmt.acc];
     if (!stmt.value || stmt.value.type() != decl.type)
       reject("types", "the value accumulated into {}", decl.name);
-    if (decl.op == AccOp::kDot || decl.op == AccOp::kDotBf16) {
+    if (is_dot(decl.op)) {
       if (!stmt.second || stmt.second.type() != decl.type)
         reject("acc", "{}: a dot product has two factors of its type", decl.name);
     } else if (static_cast<bool>(stmt.second) != is_arg_op(decl.op) ||

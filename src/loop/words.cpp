@@ -10,8 +10,9 @@ namespace xc::loop {
 
 namespace {
 
-constexpr std::array kAccOps = {"sum",      "prod",   "max",    "min",         "max_number", "dot",
-                                "dot_bf16", "argmax", "argmin", "argmax_last", "argmin_last"};
+constexpr std::array kAccOps = {"sum",        "prod",   "max",         "min",
+                                "max_number", "dot",    "dot_bf16",    "dot_bf16x3",
+                                "argmax",     "argmin", "argmax_last", "argmin_last"};
 
 constexpr std::array kAccOrders = {"lanes", "seq", "lanes16"};
 

@@ -86,7 +86,7 @@ class JitCompiler final : public RegionCompiler {
     loop::TargetWidth width;
     width.registers = isa_ == Isa::kAvx512 ? 32 : isa_ == Isa::kAvx2 ? 8 : 4;
     width.multiplies = isa_ == Isa::kAvx512 || isa_ == Isa::kAvx2;
-    width.rounds = isa_ == Isa::kAvx512;
+    width.matrix_units = isa_ == Isa::kAvx512;
     return width;
   }
 

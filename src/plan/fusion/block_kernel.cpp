@@ -69,7 +69,7 @@ RegionPhase BlockKernel::finish() {
   loop::verify(kernel, loop::Level::kScheduled);
   phase_.matrix_units =
       std::any_of(kernel.accs.begin(), kernel.accs.end(),
-                  [](const loop::AccDecl& acc) { return acc.op == loop::AccOp::kDotBf16; });
+                  [](const loop::AccDecl& acc) { return loop::needs_matrix_units(acc.op); });
   phase_.kernel = std::move(kernel);
   return std::move(phase_);
 }

@@ -1,7 +1,7 @@
 // Two forms. Rows in memory times a narrow matrix are dot products along the row, elements of the
 // row in lanes. All others have rows in lanes: a vector of rows times one element of the matrix,
-// which is never packed; long sums in panels of terms, or, where operands may be rounded to bf16
-// and the target has matrix units for that, in those units' way.
+// which is never packed; long sums in panels of terms, or by the target's matrix units for bf16,
+// where they are worth it: of operands that may be rounded, else of three parts of each number.
 #include "plan/fusion/block_products.h"
 
 #include <algorithm>
@@ -20,7 +20,6 @@ using loop::Var;
 namespace {
 
 constexpr int64_t kPanelTerms = 64;  // of long sums: rows of so many stay in the first-level cache
-constexpr int64_t kRoundedTerms = 16;  // of sums of rounded terms, at least: a tile takes 32
 
 }  // namespace
 
@@ -120,7 +119,9 @@ void RowProducts::write_over_lanes(BlockRows& rows, const Node& product) {
   const bool is_short = depth.is_constant() && depth.value() <= 2 * kPanelTerms;
   // Halves: sums on the way are not rounded.
   const DType stored = region_.stored_type(product.outputs[0]);
-  if (is_short || rounds(product) || stored != region_.value_type(product.outputs[0]))
+  // The code generator's functions have panels of their own.
+  if (is_short || kernel_.tiles().is_generated(region_, product) ||
+      stored != region_.value_type(product.outputs[0]))
     return write_tiles(rows, product, left, out, {loop::i64(0), kernel_.extent(depth), false});
   builder_.loop("j", 0, kernel_.extent(columns), [&](Var j) {
     rows.for_lanes([&](BlockRow& row) {
@@ -141,7 +142,7 @@ void RowProducts::write_tiles(BlockRows& rows, const Node& product, const loop::
   const uint32_t right = region_.operand_of(product.inputs[1]);
   const Dim columns = region_.width(product.outputs[0]);
   const DType type = region_.value_type(product.outputs[0]);
-  const loop::AccOp sums = rounds(product) ? loop::AccOp::kDotBf16 : loop::AccOp::kDot;
+  const loop::AccOp sums = tiles.sums_of(region_, product);
   builder_.loop("j", 0, kernel_.extent(columns), [&](Var j) {
     rows.for_lanes(
         [&](BlockRow& row) {
@@ -154,26 +155,12 @@ void RowProducts::write_tiles(BlockRows& rows, const Node& product, const loop::
           builder_.store(total, as_stored(sum.value(), region_.stored_type(product.outputs[0])));
         },
         tiles.product_lanes);
-    if (is_generated(product)) return;
+    if (tiles.is_generated(region_, product)) return;
     const int tile = tile_of(type, tiles.tile_columns);
     const int copies =
         is_narrow(columns) ? static_cast<int>(std::min<int64_t>(columns.value(), tile)) : tile;
     kernel_.jam(j, copies);
   });
-}
-
-/// Does the code generator make tiles of it by itself?
-bool RowProducts::is_generated(const Node& product) const {
-  const DType stored = region_.stored_type(product.outputs[0]);
-  return kernel_.tiles().multiplies && region_.value_type(product.outputs[0]) == DType::kF32 &&
-         region_.stored_type(product.inputs[1]) == DType::kF32 && stored == DType::kF32;
-}
-
-/// Are its factors rounded to bf16, as matrix units take them?
-bool RowProducts::rounds(const Node& product) const {
-  const Dim depth = region_.width(product.inputs[0]);
-  return kernel_.tiles().rounds && region_.may_round(product) && is_generated(product) &&
-         !(depth.is_constant() && depth.value() < kRoundedTerms);
 }
 
 }  // namespace xc::fusion

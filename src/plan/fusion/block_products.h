@@ -32,8 +32,6 @@ class RowProducts {
   void write_over_lanes(BlockRows& rows, const Node& product);
   void write_tiles(BlockRows& rows, const Node& product, const loop::Buffer& left,
                    const loop::Buffer& out, const Terms& terms);
-  bool is_generated(const Node& product) const;
-  bool rounds(const Node& product) const;
 
   BlockKernel& kernel_;
   const BlockRegion& region_;

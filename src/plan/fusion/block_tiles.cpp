@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/cpu_info.h"
+#include "loop/dot.h"
 
 namespace xc::fusion {
 namespace {
@@ -17,8 +18,9 @@ constexpr int64_t kBlockBytes = 256'000;
 /// the rows are hardly filled.
 constexpr int kLeastNearRows = 8;
 constexpr int64_t kNearBytes = 24 << 10;
-constexpr int64_t kFarBytes = 256;    // of a row: shorter ones are a stream side by side
-constexpr int kVectorRegisters = 32;  // from here on tiles are wide
+constexpr int64_t kFarBytes = 256;     // of a row: shorter ones are a stream side by side
+constexpr int kVectorRegisters = 32;   // from here on tiles are wide
+constexpr int64_t kRoundedTerms = 16;  // of a product in matrix units, whose tiles have 32
 
 /// Bytes of the widest rows that are read from memory along the row; 0 where products over lanes
 /// want all rows of their tile.
@@ -39,14 +41,51 @@ int64_t row_bytes_in_memory(const BlockRegion& region) {
   return widest;
 }
 
-bool asks_for_rounding(const BlockRegion& region) {
+/// A size, or `any` where it is not known.
+int64_t size_or(const Dim& dim, int64_t any) {
+  return dim.is_constant() ? dim.value() : any;
+}
+
+/// The sums of a row product that matrix units would be asked for; else kDot.
+loop::AccOp units_sums(const BlockRegion& region, const Node& product) {
+  constexpr int64_t kAny = 1024;
+  const int64_t depth = size_or(region.width(product.inputs[0]), kAny);
+  if (region.may_round(product))
+    return depth < kRoundedTerms ? loop::AccOp::kDot : loop::AccOp::kDotBf16;
+  // Of those that are not known the code asks at each block.
+  return loop::splits_product(size_or(region.space().rows, kAny),
+                              size_or(region.width(product.outputs[0]), kAny), depth)
+             ? loop::AccOp::kDotBf16x3
+             : loop::AccOp::kDot;
+}
+
+/// Are a product's factors and sums of f32, in scratch too?
+bool is_f32(const BlockRegion& region, const Node& product) {
+  const ValueId result = product.outputs[0];
+  return region.value_type(result) == DType::kF32 && region.stored_type(result) == DType::kF32 &&
+         region.stored_type(product.inputs[1]) == DType::kF32;
+}
+
+bool wants_matrix_units(const BlockRegion& region) {
   const auto& order = region.graph().order();
   return std::any_of(order.begin(), order.end(), [&](NodeId id) {
-    return region.role(id) == BlockRole::kRowProduct && region.may_round(region.graph().node(id));
+    if (region.role(id) != BlockRole::kRowProduct) return false;
+    const Node& product = region.graph().node(id);
+    return !region.is_dot(product) && is_f32(region, product) &&
+           loop::needs_matrix_units(units_sums(region, product));
   });
 }
 
 }  // namespace
+
+bool BlockTiles::is_generated(const BlockRegion& region, const Node& product) const {
+  return multiplies && is_f32(region, product);
+}
+
+loop::AccOp BlockTiles::sums_of(const BlockRegion& region, const Node& product) const {
+  return matrix_units && is_generated(region, product) ? units_sums(region, product)
+                                                       : loop::AccOp::kDot;
+}
 
 bool BlockTiles::adds_by_rows(const BlockColumn& product) const {
   return product.narrow_width * kRowsAtOnce <= tile_of(product.type, column_factors);
@@ -72,13 +111,13 @@ void BlockTiles::choose_block_rows(const BlockRegion& region, int most) {
 
 BlockTiles::BlockTiles(const BlockRegion& region, const loop::TargetWidth& target)
     : multiplies(target.multiplies),
-      rounds(target.rounds && asks_for_rounding(region) && grant_matrix_units()) {
+      matrix_units(target.matrix_units && wants_matrix_units(region) && grant_matrix_units()) {
   const bool wide = target.registers >= kVectorRegisters;
   tile_columns = wide ? 8 : 4;
   product_lanes = wide ? 2 * loop::kReductionLanes : loop::kReductionLanes;
   column_vectors = wide ? 12 : 6;
   column_factors = wide ? 16 : 8;
-  choose_block_rows(region, rounds ? 4 * kBlockRows : wide ? 2 * kBlockRows : kBlockRows);
+  choose_block_rows(region, matrix_units ? 4 * kBlockRows : wide ? 2 * kBlockRows : kBlockRows);
 }
 
 }  // namespace xc::fusion

@@ -17,7 +17,7 @@ struct BlockTiles {
   BlockTiles(const BlockRegion& region, const loop::TargetWidth& target);
 
   bool multiplies;     ///< TargetWidth::multiplies
-  bool rounds;         ///< TargetWidth::rounds, and this process may
+  bool matrix_units;   ///< TargetWidth::matrix_units, wanted here, and this process may
   int block_rows = 0;  ///< a power of two that divides kTaskRows
   /// Rows that are read from memory side by side lie a part of the block apart. Neighbouring ones
   /// are streams so close to each other that the hardware's prefetching takes them for one (rows of
@@ -28,6 +28,10 @@ struct BlockTiles {
   int column_vectors;  ///< of sums of a column product
   int column_factors;  ///< numbers of the narrow side of a column product, in registers
 
+  /// Does the code generator make tiles of a row product over lanes by itself?
+  bool is_generated(const BlockRegion& region, const Node& product) const;
+  /// Its sums.
+  loop::AccOp sums_of(const BlockRegion& region, const Node& product) const;
   /// Whether a column product is added up by rows, kRowsAtOnce at a time with their factors in
   /// registers, so that its sums pass by as often whatever the block's size.
   bool adds_by_rows(const BlockColumn& product) const;

@@ -273,7 +273,7 @@ TEST_CASE("plan/fusion: regions of strict numerics have kernels of their own") {
   }
 }
 
-TEST_CASE("plan/fusion: products round their factors where numerics and matrix units allow it") {
+TEST_CASE("plan/fusion: products round or split their factors where there are matrix units") {
   auto graph = std::make_shared<Graph>(parse_graph(kAttention));
   infer_types(*graph);
   for (const Numerics numerics : {Numerics::kTolerant, Numerics::kFast})
@@ -287,15 +287,18 @@ TEST_CASE("plan/fusion: products round their factors where numerics and matrix u
       const std::vector<Region> regions = find_regions(*graph, options);
       REQUIRE(regions.size() == 1);
       loop::TargetWidth target;
-      target.rounds = units;
+      target.matrix_units = units;
       RegionCode code;
       REQUIRE(
           lower_region(*graph, regions[0], planner.region_spec(regions[0]), target, code).yes());
-      const bool rounds = numerics == Numerics::kFast && units && grant_matrix_units();
-      CHECK(code.phases[0].matrix_units == rounds);
+      const bool used = units && grant_matrix_units();
+      CHECK(code.phases[0].matrix_units == used);
       const std::string text = loop::print(code.phases[0].kernel);
-      CHECK((text.find("dot_bf16") != std::string::npos) == rounds);
-      CHECK((text.find("dot seq") != std::string::npos) == !rounds);
+      const char* const sums = !used                         ? "dot seq"
+                               : numerics == Numerics::kFast ? "dot_bf16 seq"
+                                                             : "dot_bf16x3 seq";
+      for (const char* other : {"dot seq", "dot_bf16 seq", "dot_bf16x3 seq"})
+        CHECK((text.find(other) != std::string::npos) == (std::string_view(other) == sums));
     }
 }
 
