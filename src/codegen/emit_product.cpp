@@ -93,8 +93,11 @@ bool Emitter::product(const For& columns, Value* first, Value* last) {
   // Whole vectors only, the same for every column.
   if (std::gcd(known_divisor(rows.begin), known_divisor(rows.end)) % lanes != 0) return false;
   const AccDecl& decl = kernel_.accs[p.sum->acc];
-  const bool by_units = needs_matrix_units(decl.op);
-  if (!is_dot(decl.op) || (by_units && (p.sum->init || !has_matrix_library(target_)))) return false;
+  if (!is_dot(decl.op)) return false;
+  // What splits_product() is asked about may not depend on how tasks are cut.
+  if (needs_matrix_units(decl.op) &&
+      (p.sum->init || columns.kind == LoopKind::kParallel || !has_matrix_library(target_)))
+    return false;
   bool varies = false;
   for (const Expr& bound : {rows.begin, rows.end, terms.begin, terms.end})
     visit_nodes(bound, [&](const Expr& e) {
