@@ -1,10 +1,9 @@
 #include <llvm/IR/Verifier.h>
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "codegen/emitter.h"
 #include "codegen/library.h"
+#include "loop/dot.h"
 
 namespace xc::codegen {
 
@@ -94,8 +93,7 @@ void Emitter::place_scratch(const std::function<Value*()>& first) {
     else
       scratch = b_.CreateGEP(b_.getInt8Ty(), scratch, size);
   }
-  if (std::any_of(kernel_.accs.begin(), kernel_.accs.end(),
-                  [](const AccDecl& acc) { return acc.op == AccOp::kDotBf16x3; })) {
+  if (has_dot_bf16x3(kernel_)) {
     room_ = b_.CreateConstGEP1_64(b_.getInt8Ty(), scratch ? scratch : first(),
                                   static_cast<uint64_t>(distance));
     b_.CreateStore(integer(0), room_);  // holds nothing of an earlier call

@@ -4,6 +4,8 @@
 // column after the other, for eight vectors of rows. Four tiles of sums, of sixteen columns by
 // sixteen rows, are fed by one tile of b and four of the panel: eight cycles to load each, sixteen
 // to multiply.
+#include <array>
+
 #include "codegen/library_matrix.h"
 #include "loop/dot.h"
 
@@ -158,6 +160,25 @@ class Bf16Product : MatrixProduct {
         b_.CreateAlignedStore(pairs[column], byte_at(now[1], column * kRowBytes), llvm::Align(64));
       return Values{from, byte_at(now[1], kTileBytes), b_.CreateSub(now[2], number(kTerms))};
     });
+  }
+
+  // Squares of half the size change places, within each of four, and so on.
+  void transpose(std::array<Value*, kLanes>& rows) {
+    for (int half = kLanes / 2; half > 0; half /= 2)
+      for (int row = 0; row < kLanes; ++row) {
+        if ((row & half) != 0) continue;
+        llvm::SmallVector<int, kLanes> upper, lower;
+        for (int l = 0; l < kLanes; ++l) {
+          const bool right = (l & half) != 0;
+          upper.push_back(right ? kLanes + l - half : l);
+          lower.push_back(right ? kLanes + l : l + half);
+        }
+        Value*& a = rows[static_cast<size_t>(row)];
+        Value*& c = rows[static_cast<size_t>(row + half)];
+        Value* const first = b_.CreateShuffleVector(a, c, upper);
+        c = b_.CreateShuffleVector(a, c, lower);
+        a = first;
+      }
   }
 
   // Sums of sixteen columns, laid out, onto those that are there, if any.

@@ -153,7 +153,7 @@ class Bf16x3Product : SplitSides {
            // b's and the panel's first terms, terms left, whether sums are there already.
            loop(most(rounded_up(given_.count, many_terms), 1),
                 {now[1], rows.panel, given_.count, b_.getFalse()}, [&](const Values& at) {
-                  Value* const terms = smaller(at[2], many_terms);
+                  Value* const terms = least(at[2], many_terms);
                   when(b_.CreateNot(held),
                        [&] { lay_out_many(columns, at[0], terms, many_terms); });
                   multiply_many({rows.vectors, at[1], now[2]}, columns, at[2], at[3], rows.panel,
@@ -193,7 +193,7 @@ class Bf16x3Product : SplitSides {
   // rows from their first term on.
   void multiply_many(const Rows& rows, Value* columns, Value* left, Value* there, Value* panel,
                      Value* many_terms) {
-    Value* const terms = smaller(left, many_terms);
+    Value* const terms = least(left, many_terms);
     Value* const pieces = most(parts(terms, kPanelPiece), 1);
     Value* const here = in_room(kLaidOut);
     Value* const of_piece = times(given_.panel_k, kPanelPiece);
@@ -264,9 +264,9 @@ class Bf16x3Product : SplitSides {
   }
   // At a point, whichever side has something left.
   void lay_out_some() {
-    Value* const columns = smaller(get(kColumnsAtOnce), get(kColumnsLeft));
+    Value* const columns = least(get(kColumnsAtOnce), get(kColumnsLeft));
     when(b_.CreateICmpNE(columns, number(0)), [&] { lay_out_columns(columns); });
-    Value* const units = smaller(get(kPanelAtOnce), get(kPanelLeft));
+    Value* const units = least(get(kPanelAtOnce), get(kPanelLeft));
     when(b_.CreateICmpNE(units, number(0)), [&] { lay_out_panel(units); });
   }
 

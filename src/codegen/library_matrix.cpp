@@ -49,25 +49,6 @@ Value* MatrixProduct::sixteen(Value* from, Value* left, Value* apart) {
                                lanes_below(left), zeros());
 }
 
-// Squares of half the size change places, within each of four, and so on.
-void MatrixProduct::transpose(std::array<Value*, kLanes>& rows) {
-  for (int half = kLanes / 2; half > 0; half /= 2)
-    for (int row = 0; row < kLanes; ++row) {
-      if ((row & half) != 0) continue;
-      llvm::SmallVector<int, kLanes> upper, lower;
-      for (int l = 0; l < kLanes; ++l) {
-        const bool right = (l & half) != 0;
-        upper.push_back(right ? kLanes + l - half : l);
-        lower.push_back(right ? kLanes + l : l + half);
-      }
-      Value*& a = rows[static_cast<size_t>(row)];
-      Value*& c = rows[static_cast<size_t>(row + half)];
-      Value* const first = b_.CreateShuffleVector(a, c, upper);
-      c = b_.CreateShuffleVector(a, c, lower);
-      a = first;
-    }
-}
-
 void MatrixProduct::write_palette(int tiles) {
   config_ = memory(64);
   b_.CreateMemSet(config_, b_.getInt8(0), 64, llvm::Align(64));

@@ -4,7 +4,6 @@
 
 #include <llvm/IR/IntrinsicsX86.h>
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -35,9 +34,10 @@ class MatrixProduct {
     return b_.CreateGEP(element_, base, elements);
   }
   llvm::Value* times(llvm::Value* n, int64_t by) { return b_.CreateMul(n, number(by)); }
-  llvm::Value* least(llvm::Value* n, int64_t other) {
-    return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, n, number(other));
+  llvm::Value* least(llvm::Value* n, llvm::Value* other) {
+    return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, n, other);
   }
+  llvm::Value* least(llvm::Value* n, int64_t other) { return least(n, number(other)); }
   llvm::Value* most(llvm::Value* n, int64_t other) {
     return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, n, number(other));
   }
@@ -63,8 +63,6 @@ class MatrixProduct {
   }
   llvm::Value* sixteen(llvm::Value* from, llvm::Value* left);
   llvm::Value* sixteen(llvm::Value* from, llvm::Value* left, llvm::Value* apart);
-  // Rows of sixteen elements of 32 bits become columns.
-  void transpose(std::array<llvm::Value*, kLanes>& rows);
 
   // The palette (Intel's manual, LDTILECFG): the first so many tiles, with rows of kRowBytes. In
   // front of the first configure().

@@ -74,9 +74,6 @@ class SplitSides : protected MatrixProduct {
 
   // Of a vector of conditions.
   llvm::Value* any(llvm::Value* lanes) { return b_.CreateOrReduce(lanes); }
-  llvm::Value* smaller(llvm::Value* a, llvm::Value* b) {
-    return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, b);
-  }
   llvm::Value* in_room(uint64_t bytes) { return byte_at(room_, bytes); }
   llvm::Value* slot(Slot slot) { return in_room(slot * sizeof(int64_t)); }
   llvm::Value* get(Slot from) { return b_.CreateLoad(b_.getInt64Ty(), slot(from)); }

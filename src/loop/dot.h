@@ -5,6 +5,8 @@
 
 namespace xc::loop {
 
+struct Kernel;
+
 // Terms that are summed apart before they are added to a sum.
 constexpr int kDotBf16Terms = 32;
 
@@ -13,6 +15,7 @@ constexpr int kDotBf16x3Least = -40;
 // Scratch that a kernel with such accumulators has behind its buffers, for what its code lays out
 // for the units; in bytes.
 constexpr int64_t kDotBf16x3Room = 561 << 10;
+bool has_dot_bf16x3(const Kernel& kernel);
 
 // Which products it splits. What is laid out has to be used often enough: attention of as many rows
 // as columns, of 64 terms, took (Xeon, 3.5 GHz) 1.05 of the time at 64 rows, 0.95 at 96, 0.88 at

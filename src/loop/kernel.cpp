@@ -103,6 +103,11 @@ int64_t known_divisor(const Expr& e) {
   }
 }
 
+bool has_dot_bf16x3(const Kernel& kernel) {
+  return std::any_of(kernel.accs.begin(), kernel.accs.end(),
+                     [](const AccDecl& acc) { return acc.op == AccOp::kDotBf16x3; });
+}
+
 int64_t scratch_bytes(const Kernel& kernel, std::span<const int64_t> dims) {
   int64_t total = 0;
   for (const BufferDecl& buffer : kernel.buffers) {
@@ -113,9 +118,7 @@ int64_t scratch_bytes(const Kernel& kernel, std::span<const int64_t> dims) {
     const int64_t bytes = checked_mul(elements, element_size(buffer.type));
     total = checked_add(total, align_up(bytes, kScratchAlignment));
   }
-  const bool has_room = std::any_of(kernel.accs.begin(), kernel.accs.end(),
-                                    [](const AccDecl& acc) { return acc.op == AccOp::kDotBf16x3; });
-  return has_room ? checked_add(total, kDotBf16x3Room) : total;
+  return has_dot_bf16x3(kernel) ? checked_add(total, kDotBf16x3Room) : total;
 }
 
 std::optional<Range> parallel_range(const Kernel& kernel, std::span<const int64_t> dims) {
