@@ -76,7 +76,7 @@ class GridSampler {
     double x =
         align_corners_ ? (normalised + 1) / 2 * (extent - 1) : ((normalised + 1) * extent - 1) / 2;
     // Points that are no numbers, or absurdly far, lie outside.
-    constexpr double kFar = 1e12;
+    constexpr double kFar = 0x1p30;
     x = std::isnan(x) ? -kFar : std::clamp(x, -kFar, kFar);
     if (mode_ == Mode::kNearest) x = std::nearbyint(x);
     if (x >= low() && x <= high(size)) return x;

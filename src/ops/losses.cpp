@@ -5,6 +5,7 @@
 
 #include "ops/checks.h"
 #include "ops/dense.h"
+#include "ops/expansion.h"
 #include "ops/support.h"
 
 namespace xc {
@@ -78,7 +79,54 @@ void reference_cross_entropy(const ReferenceContext& c) {
   if (c.outputs.size() > 1) write_dense(c.outputs[1], x);
 }
 
-OpDef loss(std::string_view name, int outputs, InferFn infer, ReferenceFn reference) {
+/// The loss of log probabilities, which are of the working type: one is picked per label.
+ValueId expanded_loss(Expansion& e, const Node& node, ValueId log_probabilities) {
+  const ValueId zero = e.scalar(0);
+  ValueId labels = e.cast(e.in(1), e.dtype(1), DType::kI64), ignored = kNone;
+  if (node.attrs.has("ignore_index")) {
+    ignored = e.add("Equal", {labels, e.integer(node.attrs.get_int("ignore_index", 0))});
+    labels = e.add("Where", {ignored, e.integer(0), labels});
+  }
+  const ValueId axis = e.ints({1});
+  const ValueId picked =
+      e.add("GatherElements", {log_probabilities, e.add("Unsqueeze", {labels, axis})},
+            {{"axis", int64_t{1}}});
+  ValueId losses = e.add("Neg", {e.add("Squeeze", {picked, axis})});
+  ValueId weights = kNone;
+  if (e.has(2)) {
+    weights = e.add("Gather", {e.widened(2), labels});
+    losses = e.add("Mul", {losses, weights});
+  }
+  if (ignored != kNone) {
+    losses = e.add("Where", {ignored, zero, losses});
+    weights = e.add("Where", {ignored, zero, weights == kNone ? e.scalar(1) : weights});
+  }
+  const std::string reduction = node.attrs.get_string("reduction", "mean");
+  const auto over_all = [&](std::string_view op, ValueId x) {
+    return e.add(op, {x}, {{"keepdims", int64_t{0}}});
+  };
+  if (reduction == "none") return losses;
+  if (reduction == "mean" && weights == kNone) return over_all("ReduceMean", losses);
+  const ValueId sum = over_all("ReduceSum", losses);
+  return reduction == "sum" ? sum : e.add("Div", {sum, over_all("ReduceSum", weights)});
+}
+
+std::vector<ValueId> expand_loss(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion e(graph, node, patch);
+  return {e.narrowed(expanded_loss(e, node, e.widened(0)))};
+}
+
+std::vector<ValueId> expand_cross_entropy(const Graph& graph, const Node& node, Patch& patch) {
+  Expansion e(graph, node, patch);
+  const ValueId log_probabilities = e.add("LogSoftmax", {e.widened(0)}, {{"axis", int64_t{1}}});
+  std::vector<ValueId> out{e.narrowed(expanded_loss(e, node, log_probabilities))};
+  if (node.outputs.size() > 1)
+    out.push_back(node.outputs[1] == kNone ? kNone : e.narrowed(log_probabilities));
+  return out;
+}
+
+OpDef loss(std::string_view name, int outputs, InferFn infer, ReferenceFn reference,
+           ExpandFn expand) {
   AttrSpec reduction{"reduction", AttrKind::kString};
   reduction.choices = "mean|none|sum";
   OpDef op;
@@ -89,6 +137,7 @@ OpDef loss(std::string_view name, int outputs, InferFn infer, ReferenceFn refere
   op.attrs = {{"ignore_index", AttrKind::kInt}, reduction};
   op.infer = infer;
   op.reference = reference;
+  op.expand = expand;
   op.tolerance = Tolerance::kReduction;
   return op;
 }
@@ -96,8 +145,9 @@ OpDef loss(std::string_view name, int outputs, InferFn infer, ReferenceFn refere
 }  // namespace
 
 void register_losses(OpList& ops) {
-  ops.push_back(loss("NegativeLogLikelihoodLoss", 1, infer_loss, reference_loss));
-  ops.push_back(loss("SoftmaxCrossEntropyLoss", 2, infer_cross_entropy, reference_cross_entropy));
+  ops.push_back(loss("NegativeLogLikelihoodLoss", 1, infer_loss, reference_loss, expand_loss));
+  ops.push_back(loss("SoftmaxCrossEntropyLoss", 2, infer_cross_entropy, reference_cross_entropy,
+                     expand_cross_entropy));
 }
 
 }  // namespace xc

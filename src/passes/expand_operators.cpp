@@ -18,7 +18,7 @@ namespace {
 /// Operators no backend has a kernel for, because one would be no faster than what they expand to
 /// (of DFT that depends on its length, which its expansion knows): these, all of com.microsoft and
 /// ai.onnx.ml that expand, and BatchNormalization that trains.
-constexpr std::array<std::string_view, 12> kExpanded = {"Attention",
+constexpr std::array<std::string_view, 14> kExpanded = {"Attention",
                                                         "CausalConvWithState",
                                                         "DFT",
                                                         "Einsum",
@@ -27,8 +27,10 @@ constexpr std::array<std::string_view, 12> kExpanded = {"Attention",
                                                         "LRN",
                                                         "LpPool",
                                                         "MeanVarianceNormalization",
+                                                        "NegativeLogLikelihoodLoss",
                                                         "ReduceLogSumExp",
                                                         "RotaryEmbedding",
+                                                        "SoftmaxCrossEntropyLoss",
                                                         "STFT"};
 
 bool is_expanded(const Node& node) {

@@ -130,8 +130,8 @@ TEST_CASE("backends/bf16x3: any sizes and formats of weights against f64") {
 TEST_CASE("backends/bf16x3: the same bits however a product is split") {
   Generator g(71);
   for (const int64_t m : {64, 65, 200, 300})
-    for (const int64_t k : {128, 129, 767, 1601})
-      for (const int64_t n : {130, 420}) {
+    for (const int64_t k : {128, 129, 256, 257, 767, 1601})
+      for (const int64_t n : {130, 420, 650}) {
         const Problem p = matrix_product(g, {m, k}, n, n == 130);
         const Tensor first = run(p);
         const double error = worst(first, p);

@@ -31,7 +31,9 @@ struct Way {
   const char* row;
   DType type;
 };
-constexpr Way kWays[] = {{"onednn.matmul", DType::kF32}, {"xc.matmul", DType::kF64}};
+constexpr Way kWays[] = {{"onednn.matmul", DType::kF32}, {"xc.matmul", DType::kF64},
+                         {"xc.matmul", DType::kI32},     {"xc.matmul", DType::kI64},
+                         {"xc.matmul", DType::kU32},     {"xc.matmul", DType::kU64}};
 
 TEST_CASE_TEMPLATE("backends/matmul: the own product agrees with sums in f64, transposed or not", T,
                    float, double) {
@@ -337,13 +339,63 @@ TEST_CASE("backends/matmul: ranks, broadcasts, strides and splits") {
       p.op = &get_op("MatMul");
       p.inputs = {g.tensor(way.type, a), g.tensor(way.type, b)};
       INFO(way.row << ": " << to_text(a) << " x " << to_text(b));
-      check_row(way.row, p, bounds_for(a.back(), way.type));
+      check_row(way.row, p, is_float(way.type) ? bounds_for(a.back(), way.type) : Bounds{});
     }
+}
+
+TEST_CASE("backends/matmul: products of integers wrap, on every instruction set") {
+  std::mt19937_64 random(7);
+  const auto check = [&]<class T>() {
+    for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
+                                  {1, 100, 37},
+                                  {9, 65, 130},
+                                  {6, 64, 300},
+                                  {40, 3, 5},
+                                  {70, 130, 257},
+                                  {4, 8, 0}})
+      for (const bool transpose_a : {false, true})
+        for (const bool transpose_b : {false, true}) {
+          const auto filled = [&](int64_t count) {
+            std::vector<T> out(static_cast<size_t>(count) + 1);
+            for (T& v : out) v = static_cast<T>(random());
+            return out;
+          };
+          const auto a = filled(m * k), b = filled(k * n);
+          const int64_t lda = transpose_a ? m : k, ldb = transpose_b ? k : n;
+          for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+            if (isa > cpu_info().isa) continue;
+            auto c = filled(m * n);
+            const int64_t room = cpu::gemm_room<T>(m, n, k, isa);
+            const auto copies = Buffer::allocate(room * static_cast<int64_t>(sizeof(T)));
+            cpu::Gemm<T> product{transpose_a, transpose_b, m,   n,    k,        T{1}, a.data(),
+                                 lda,         b.data(),    ldb, T{0}, c.data(), n};
+            for (const bool roomy : {false, true}) {
+              product.room = roomy ? reinterpret_cast<T*>(copies->data()) : nullptr;
+              product.room_elements = roomy ? room : 0;
+              cpu::own_gemm<T>(product, isa);
+              int64_t wrong = 0;
+              for (int64_t i = 0; i < m; ++i)
+                for (int64_t j = 0; j < n; ++j) {
+                  T sum = 0;
+                  for (int64_t d = 0; d < k; ++d)
+                    sum += a[static_cast<size_t>(transpose_a ? d * m + i : i * k + d)] *
+                           b[static_cast<size_t>(transpose_b ? j * k + d : d * n + j)];
+                  wrong += c[static_cast<size_t>(i * n + j)] != sum;
+                }
+              INFO(name(isa) << " " << m << "x" << k << "x" << n);
+              CHECK(wrong == 0);
+            }
+          }
+        }
+  };
+  check.template operator()<uint32_t>();
+  check.template operator()<uint64_t>();
 }
 
 TEST_CASE("backends/matmul: Gemm with every transposition, factor and addend") {
   Generator g(22);
-  for (const Way& way : kWays)
+  for (const Way& way : kWays) {
+    if (!is_float(way.type)) continue;
     for (int t = 0; t < 4; ++t)
       for (const Dims& c : {Dims{}, Dims{5}, Dims{7, 1}, Dims{7, 5}}) {
         Problem p;
@@ -358,6 +410,7 @@ TEST_CASE("backends/matmul: Gemm with every transposition, factor and addend") {
         p.inputs[2] = Tensor();
         check_row(way.row, p, bounds_for(9, way.type));
       }
+  }
 }
 
 TEST_CASE("backends/matmul: packed weights agree with the reference, whatever the split") {

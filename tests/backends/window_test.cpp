@@ -1,6 +1,8 @@
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
+#include <numeric>
 
 #include "backends/cpu/axis_sources.h"
 #include "backends/cpu/vector/lines_fn.h"
@@ -738,7 +740,8 @@ TEST_CASE("backends/indexed: arg-reductions, running totals, TopK, scatter, fill
     for (const int64_t n : {70, 1000})
       for (const int64_t k : {int64_t{1}, int64_t{10}, int64_t{64}, int64_t{66}, n / 4, n - 1, n})
         for (const int64_t axis : {0, 1}) {
-          Tensor x = g.tensor(type, axis == 0 ? Dims{n, 3} : Dims{3, n}, -250, 250);
+          const int64_t lines = n == 70 ? 21 : 3;  // some of them ranked together
+          Tensor x = g.tensor(type, axis == 0 ? Dims{n, lines} : Dims{lines, n}, -250, 250);
           if (type == DType::kF32) {
             for (int64_t i = 0; i < x.count(); i += 2)
               x.as<float>()[i] = std::round(x.as<float>()[i] / 8);
@@ -837,6 +840,80 @@ TEST_CASE("backends/indexed: arg-reductions, running totals, TopK, scatter, fill
   Attrs value;
   value.set("value", Tensor::of(Ints{7}));
   run("xc.fill", "ConstantOfShape", {Tensor::of(Ints{3, 2, 4})}, value);
+  run("xc.fill", "ConstantOfShape", {Tensor::of(Ints{3, 2, 4})});
+  for (const DType type : {DType::kF32, DType::kI64, DType::kBF16, DType::kBool})
+    for (const int64_t k :
+         {int64_t{0}, int64_t{3}, int64_t{-2}, int64_t{7}, int64_t{-5}, INT64_MAX, INT64_MIN}) {
+      Attrs diagonal;
+      diagonal.set("k", k);
+      run("xc.fill", "EyeLike", {g.tensor(type, {5, 7})}, diagonal);
+      run("xc.fill", "EyeLike", {g.tensor(type, {0, 7})}, diagonal);
+    }
+}
+
+TEST_CASE("backends/mapped: CenterCropPad crops and pads around the middle") {
+  Generator g(95);
+  for (const DType type : {DType::kF32, DType::kU8, DType::kI64, DType::kF16})
+    for (const auto& [dims, shape] : std::vector<std::pair<Dims, Ints>>{{{9, 12}, {4, 5}},
+                                                                        {{9, 12}, {10, 15}},
+                                                                        {{3, 40}, {6, 21}},
+                                                                        {{3, 40}, {0, 21}},
+                                                                        {{0, 4}, {2, 3}},
+                                                                        {{1, 1}, {7, 8}}}) {
+      Problem p;
+      p.op = &get_op("CenterCropPad");
+      Dims all = dims;
+      all.insert(all.begin(), 2);
+      p.attrs.set("axes", Ints{1, -1});
+      p.inputs = {g.tensor(type, all, 0, 50), Tensor::of(shape)};
+      p.constant = {false, true};
+      INFO(to_text(dims));
+      CHECK(chosen_row(p) == "xc.mapped");
+      check_row("xc.mapped", p, {});
+    }
+}
+
+TEST_CASE("backends/axis: the best few of lines side by side, on every instruction set") {
+  Generator g(96);
+  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa > cpu_info().isa) continue;
+    const cpu::LineFns& fns = cpu::line_fns(isa);
+    for (const int64_t n : {1, 2, 5, 16, 17, 40, 100})
+      for (const int64_t k : {1, 2, 7, 16})
+        for (const int64_t lines : {1, 4, 16, 23, 64})
+          for (const bool largest : {false, true}) {
+            if (k > n) continue;
+            const int64_t stride = n + n % 3;  // of rows; of lines side by side one more than these
+            Tensor x = g.tensor(DType::kF32, {lines * stride + n * (lines + 1)}, -6, 6);
+            float* const v = x.as<float>();
+            for (int64_t i = 0; i < x.count(); ++i) {
+              v[i] = std::round(v[i]);  // ties
+              if (i % 7 == 0) v[i] = std::array{NAN, -INFINITY, INFINITY, -0.0f}[i / 7 % 4];
+            }
+            int32_t by_lines[cpu::kFewOfLines * cpu::kSideBySide], by_rows[std::size(by_lines)];
+            const float* const side = v + lines * stride;
+            fns.best_few(side, n, lines + 1, lines, largest, k, by_lines);
+            fns.best_few_of_rows(v, n, stride, lines, largest, k, by_rows);
+            const auto check = [&](auto element, const int32_t* order, int64_t line) {
+              std::vector<int32_t> all(static_cast<size_t>(n));
+              std::iota(all.begin(), all.end(), 0);
+              // NaN is the largest, so the last of the smallest.
+              std::stable_sort(all.begin(), all.end(), [&](int32_t i, int32_t j) {
+                const float a = element(i), b = element(j);
+                if (std::isnan(a) || std::isnan(b))
+                  return std::isnan(largest ? a : b) && !std::isnan(largest ? b : a);
+                return largest ? a > b : a < b;
+              });
+              for (int64_t r = 0; r < k; ++r)
+                CHECK(order[r * cpu::kSideBySide + line] == all[static_cast<size_t>(r)]);
+            };
+            INFO(name(isa) << " " << k << " of " << lines << " lines of " << n);
+            for (int64_t line = 0; line < lines; ++line) {
+              check([&](int32_t i) { return side[i * (lines + 1) + line]; }, by_lines, line);
+              check([&](int32_t i) { return v[line * stride + i]; }, by_rows, line);
+            }
+          }
+  }
 }
 
 TEST_CASE("backends/axis: keys and the best of short rows, on every instruction set") {

@@ -512,8 +512,22 @@ struct TopKPlan {
         indices(lines_of(views, 1, axis)) {
     if (k > n) fail(Status::kRange, "k is {} of {} elements", k, n);
     if (values.count == 0) return;  // however long the lines would be
+    together = together_of(views);
+    if (together != Together::kNone) return;
     dispatch_number(views.inputs[0].dtype,
                     [&]<class T>() { scratch_bytes = LineRoom<T>(n, k).bytes(); });
+  }
+  /// Whether lines are ranked some at a time, one in each lane: where they lie side by side, or are
+  /// rows so short that in most steps one of so many has an element to be put in its place.
+  enum class Together : uint8_t { kNone, kLines, kRows };
+  Together together_of(const OperandViews& views) const {
+    constexpr int64_t kLeast = 4, kLongest = 32;  // lines; elements of a row per one that is wanted
+    const OperandView& x = views.inputs[0];
+    if (x.dtype != DType::kF32 || k == 0 || k > kFewOfLines || n > INT32_MAX ||
+        values.dims.empty() || values.dims.back() < kLeast)
+      return Together::kNone;
+    if (values.from.back() == 1) return Together::kLines;
+    return x.strides[axis] == 1 && n <= k * kLongest ? Together::kRows : Together::kNone;
   }
   /// An output that is wanted.
   static const OperandView& shaped(const OperandViews& views) {
@@ -528,8 +542,39 @@ struct TopKPlan {
   size_t axis;
   int64_t n, k;
   Lines values, indices;
+  Together together = Together::kNone;
   int64_t scratch_bytes = 0;
 };
+
+/// Lines [begin, end), some at a time.
+void few_of_lines(const SimpleContext& c, const TopKPlan& plan, int64_t begin, int64_t end) {
+  const LineFns& fns = line_fns(cpu_info().isa);
+  const bool largest = c.spec.attrs().get_int("largest", 1) != 0;
+  const int64_t step = c.in(0).strides[plan.axis], last = plan.values.dims.back();
+  const int64_t apart = plan.values.from.back();
+  for (int64_t l = begin; l < end;) {
+    const int64_t count = std::min({end - l, last - l % last, kSideBySide});
+    const auto [from, to] = plan.values.at(l);
+    const int64_t to_index = plan.indices.at(l).second;
+    const float* const x = c.input<float>(0) + from;
+    int32_t order[kFewOfLines * kSideBySide];
+    if (plan.together == TopKPlan::Together::kLines)
+      fns.best_few(x, plan.n, step, count, largest, plan.k, order);
+    else
+      fns.best_few_of_rows(x, plan.n, apart, count, largest, plan.k, order);
+    for (int64_t r = 0; r < plan.k; ++r)
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t pick = order[r * kSideBySide + i];
+        if (c.wants(0))
+          c.output<float>(0)[to + i * plan.values.to.back() + r * c.out(0).strides[plan.axis]] =
+              x[i * apart + pick * step];
+        if (c.wants(1))
+          c.output<int64_t>(
+              1)[to_index + i * plan.indices.to.back() + r * c.out(1).strides[plan.axis]] = pick;
+      }
+    l += count;
+  }
+}
 
 void top_k(const SimpleContext& c, const TopKPlan& plan) {
   const OperandView& x = c.in(0);
@@ -539,6 +584,7 @@ void top_k(const SimpleContext& c, const TopKPlan& plan) {
   const int64_t begin = plan.values.count * c.begin / c.tasks,
                 end = plan.values.count * c.end / c.tasks;
   if (begin >= end) return;
+  if (plan.together != TopKPlan::Together::kNone) return few_of_lines(c, plan, begin, end);
   dispatch_number(x.dtype, [&]<class T>() {
     const LineRoom<T> room(plan.n, k);
     const auto keys = room.keys(c.args.scratch);

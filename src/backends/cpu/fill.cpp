@@ -1,4 +1,5 @@
-// Tensors made from sizes: Shape, Size, ConstantOfShape, Range, Trilu, AffineGrid ("xc.fill").
+// Tensors made from sizes: Shape, Size, ConstantOfShape, EyeLike, Range, Trilu, AffineGrid
+// ("xc.fill").
 
 #include <algorithm>
 
@@ -26,15 +27,34 @@ void size(const SimpleContext& c) {
 struct OneValue {
   OneValue(const StepSpec& spec, const OperandViews& views)
       : value(spec.attrs().get_tensor("value")) {
-    if (!value) value = Tensor::scalar(0.0f);
     const OperandView& y = views.outputs[0];
+    if (!value) value = zero_of(y.dtype);
     copies = CopyPlan(y.dims, Dims(y.dims.size(), 0), y.strides, element_size(y.dtype));
+  }
+  static Tensor zero_of(DType type) {
+    Tensor zero(type, {});
+    store_int64(zero.data(), type, 0, 0);
+    return zero;
   }
   Tensor value;
   CopyPlan copies;
 };
 void constant_of_shape(const SimpleContext& c, const OneValue& plan) {
   plan.copies.run(plan.value.data(), c.output<void>());
+}
+
+void eye_like(const SimpleContext& c, const OneValue& zero) {
+  zero.copies.run(zero.value.data(), c.output<void>());
+  const OperandView& y = c.out();
+  const int64_t k = c.spec.attrs().get_int("k", 0), rows = y.dims[0], columns = y.dims[1];
+  if (k <= -rows || k >= columns) return;  // it may be any number: k + row would leave the range
+  const int64_t first = std::max<int64_t>(0, -k), end = std::min(rows, columns - k);
+  dispatch_storage(y.dtype, [&]<class T>() {
+    T one{};
+    store_int64(&one, y.dtype, 0, 1);
+    for (int64_t row = first; row < end; ++row)
+      c.output<T>()[row * y.strides[0] + (row + k) * y.strides[1]] = one;
+  });
 }
 
 void range(const SimpleContext& c) {
@@ -138,6 +158,7 @@ void add_fill(Rows& rows) {
   rows.push_back({"xc.fill", "Size", no_strings, create_simple<size>});
   rows.push_back(
       {"xc.fill", "ConstantOfShape", no_strings, create_planned<OneValue, constant_of_shape>});
+  rows.push_back({"xc.fill", "EyeLike", no_strings, create_planned<OneValue, eye_like>});
   rows.push_back({"xc.fill", "Range", no_strings, create_simple<range>});
   rows.push_back({"xc.fill", "Trilu", no_strings, create_simple<trilu>});
   rows.push_back(

@@ -36,9 +36,15 @@ bool gemm_narrow(int64_t m, int64_t n, int64_t k, Isa isa) {
 
 template void own_gemm(const Gemm<float>& p, Isa isa);
 template void own_gemm(const Gemm<double>& p, Isa isa);
+template void own_gemm(const Gemm<uint32_t>& p, Isa isa);
+template void own_gemm(const Gemm<uint64_t>& p, Isa isa);
 template int64_t gemm_room<float>(int64_t m, int64_t n, int64_t k, Isa isa);
 template int64_t gemm_room<double>(int64_t m, int64_t n, int64_t k, Isa isa);
+template int64_t gemm_room<uint32_t>(int64_t m, int64_t n, int64_t k, Isa isa);
+template int64_t gemm_room<uint64_t>(int64_t m, int64_t n, int64_t k, Isa isa);
 template bool gemm_narrow<float>(int64_t m, int64_t n, int64_t k, Isa isa);
 template bool gemm_narrow<double>(int64_t m, int64_t n, int64_t k, Isa isa);
+template bool gemm_narrow<uint32_t>(int64_t m, int64_t n, int64_t k, Isa isa);
+template bool gemm_narrow<uint64_t>(int64_t m, int64_t n, int64_t k, Isa isa);
 
 }  // namespace xc::cpu

@@ -13,6 +13,7 @@
 #include "backends/cpu/onednn_common.h"
 #include "backends/cpu/rounded_product.h"
 #include "backends/cpu/simple_kernel.h"
+#include "ops/support.h"
 
 namespace xc::cpu {
 namespace {
@@ -21,6 +22,7 @@ namespace {
 constexpr int64_t kFewColumns = 4, kFewOfTransposed = 7;
 constexpr int64_t kMergedElements = 16 << 10;  ///< of a result computed whole before its epilogue
 constexpr int64_t kTile = 64 << 10;            ///< of a part whose epilogue follows
+constexpr TypeSet kWideIntegers = type_set({DType::kI32, DType::kI64, DType::kU32, DType::kU64});
 
 /// How one operand is handed to a product: in place, or packed into scratch first.
 struct GemmOperand {
@@ -202,7 +204,7 @@ class GemmBound final : public BoundKernel {
         .m = m,
         .n = n,
         .k = k,
-        .alpha = settings_.alpha,
+        .alpha = static_cast<T>(settings_.alpha),
         .a = a,
         .lda = lda,
         .b = b,
@@ -310,9 +312,21 @@ namespace {
 std::shared_ptr<BoundKernel> bound_over(const StepSpec& spec, const BindContext& context,
                                         const MatMulSettings& settings, const MatMulProblem& p,
                                         bool has_rows, bool has_columns) {
-  if (spec.inputs[0].dtype == DType::kF64)
-    return std::make_shared<GemmBound<double>>(spec, context, settings, p, has_rows, has_columns);
-  return std::make_shared<GemmBound<float>>(spec, context, settings, p, has_rows, has_columns);
+  const auto make = [&]<class T>() -> std::shared_ptr<BoundKernel> {
+    return std::make_shared<GemmBound<T>>(spec, context, settings, p, has_rows, has_columns);
+  };
+  switch (spec.inputs[0].dtype) {
+    case DType::kF64:
+      return make.template operator()<double>();
+    case DType::kI32:
+    case DType::kU32:
+      return make.template operator()<uint32_t>();
+    case DType::kI64:
+    case DType::kU64:
+      return make.template operator()<uint64_t>();
+    default:
+      return make.template operator()<float>();
+  }
 }
 
 }  // namespace
@@ -333,8 +347,12 @@ std::shared_ptr<BoundKernel> bind_gemm(const StepSpec& spec, const BindContext& 
 
 namespace {
 
-Verdict supports_f64(const StepSpec& spec) {
-  return supports_gemm(spec, DType::kF64);
+Verdict supports_wide(const StepSpec& spec) {
+  const DType type = spec.inputs.empty() ? DType::kUndefined : spec.inputs[0].dtype;
+  if (!contains(kWideIntegers, type)) return supports_gemm(spec, DType::kF64);
+  if (spec.op->name != "MatMul") return Verdict::no("scales of integers");
+  if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
+  return supports_gemm(spec, type);
 }
 
 struct Prepared : MatMulSettings {
@@ -350,7 +368,7 @@ std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext&
 
 void add_matmul(Rows& rows) {
   for (const std::string_view op : {"MatMul", "Gemm"})
-    rows.push_back({"xc.matmul", op, supports_f64, create_prepared<Prepared, bind>});
+    rows.push_back({"xc.matmul", op, supports_wide, create_prepared<Prepared, bind>});
 }
 
 }  // namespace xc::cpu

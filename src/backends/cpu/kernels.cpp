@@ -42,6 +42,7 @@ const Backend& cpu_backend() {
                                    cpu::add_reduce(list);
                                    cpu::add_row_norms(list);
                                    cpu::add_recurrent(list);
+                                   cpu::add_linear_attention(list);
                                    cpu::add_mapped_copy(list);
                                    cpu::add_interpolate(list);
                                    cpu::add_affine_ops(list);

@@ -55,6 +55,7 @@ void add_select_ops(Rows& rows);
 void add_sampled(Rows& rows);
 void add_det(Rows& rows);
 void add_dft(Rows& rows);
+void add_linear_attention(Rows& rows);
 void add_lookup(Rows& rows);
 void add_support_vectors(Rows& rows);
 void add_trees(Rows& rows);

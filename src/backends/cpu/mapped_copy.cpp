@@ -1,5 +1,5 @@
-// Ops that take every output element from an input element found axis by axis: Pad (all modes) and
-// nearest Resize, "xc.mapped".
+// Ops that take every output element from an input element found axis by axis: Pad (all modes),
+// CenterCropPad and nearest Resize, "xc.mapped".
 
 #include <algorithm>
 #include <cstring>
@@ -312,6 +312,20 @@ Sources pad_sources(const StepSpec& spec, const OperandViews& views, const Contr
   return sources;
 }
 
+// ---- CenterCropPad ------------------------------------------------------------------------------
+
+Sources centred_sources(const OperandViews& views) {
+  const OperandView &x = views.inputs[0], &y = views.outputs[0];
+  Sources sources(x.dims.size());
+  for (size_t axis = 0; axis < sources.size(); ++axis) {
+    const int64_t kept = std::min(x.dims[axis], y.dims[axis]);
+    const int64_t before = (y.dims[axis] - kept) / 2, crop = (x.dims[axis] - kept) / 2;
+    sources[axis] = padded("constant", kept, before, y.dims[axis] - kept - before,
+                           crop * x.strides[axis], x.strides[axis]);
+  }
+  return sources;
+}
+
 // ---- Resize -------------------------------------------------------------------------------------
 
 Sources nearest_sources(const StepSpec& spec, const OperandViews& views,
@@ -335,11 +349,15 @@ Sources nearest_sources(const StepSpec& spec, const OperandViews& views,
 class MappedBound final : public BoundKernel {
  public:
   MappedBound(std::shared_ptr<const StepSpec> step, const BindContext& context)
-      : spec_(std::move(step)), views_(*spec_, context), pad_(spec_->op->name == "Pad") {
+      : spec_(std::move(step)),
+        views_(*spec_, context),
+        pad_(spec_->op->name == "Pad"),
+        resize_(spec_->op->name == "Resize") {
     const StepSpec& spec = *spec_;
     // Pad's value (input 2) is read at each run anyway.
-    dynamic_ = pad_ ? !ControlInputs::constant(spec, 1, 2) || !ControlInputs::constant(spec, 3)
-                    : resized_by_run(spec);
+    dynamic_ =
+        (pad_ && !(ControlInputs::constant(spec, 1, 2) && ControlInputs::constant(spec, 3))) ||
+        (resize_ && resized_by_run(spec));
     const OperandView& y = views_.outputs[0];
     if (y.count() == 0) {
       tasks = 1;
@@ -348,7 +366,7 @@ class MappedBound final : public BoundKernel {
       allocates = true;
     } else {
       space_ = make(ControlInputs(spec, views_));
-      if (!pad_ && element_size(y.dtype) == 4) space_.plan_picks();
+      if (resize_ && element_size(y.dtype) == 4) space_.plan_picks();
       tasks = std::clamp<int64_t>(y.count() / kTaskElements, 1, rows_of(space_));
     }
     held_bytes += views_.bytes() + space_.bytes();
@@ -376,8 +394,9 @@ class MappedBound final : public BoundKernel {
   /// Axes in the order in which the result lies in memory; a scalar as an axis of one element.
   MappedSpace make(const ControlInputs& control) const {
     const OperandView& y = views_.outputs[0];
-    Sources sources =
-        pad_ ? pad_sources(*spec_, views_, control) : nearest_sources(*spec_, views_, control);
+    Sources sources = pad_      ? pad_sources(*spec_, views_, control)
+                      : resize_ ? nearest_sources(*spec_, views_, control)
+                                : centred_sources(views_);
     if (y.dims.empty()) {
       sources.emplace_back().add_strided(1, 0, 1);
       return {{1}, {1}, std::move(sources), {}};
@@ -396,7 +415,7 @@ class MappedBound final : public BoundKernel {
 
   std::shared_ptr<const StepSpec> spec_;
   OperandViews views_;
-  bool pad_;
+  bool pad_, resize_;  ///< else CenterCropPad
   bool dynamic_ = false;
   MappedSpace space_;  ///< unless dynamic
 };
@@ -419,6 +438,8 @@ Verdict supports_nearest(const StepSpec& spec) {
 
 void add_mapped_copy(Rows& rows) {
   rows.push_back({"xc.mapped", "Pad", supports_pad, create_sharing_step<MappedBound>, any_order});
+  rows.push_back(
+      {"xc.mapped", "CenterCropPad", supports_pad, create_sharing_step<MappedBound>, any_order});
   rows.push_back(
       {"xc.mapped", "Resize", supports_nearest, create_sharing_step<MappedBound>, any_order});
 }

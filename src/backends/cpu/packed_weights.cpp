@@ -47,6 +47,11 @@ DType held_as(const Tensor& weights) {
   return DType::kF32;
 }
 
+/// Of weights of f32 with n columns, on one thread.
+int64_t slices_of_f32(int64_t n) {
+  return (n + 64) / 384;
+}
+
 /// Of weights [k, n] in narrow panels.
 int64_t panel_elements(int64_t k, int64_t n) {
   return align_up(n, panel_columns(cpu_info().isa)) * k;
@@ -108,13 +113,18 @@ void PackedWeights::pack(const Tensor& weights, int64_t k_stride, int64_t n_stri
   stored = types.right == DType::kF32 ? held_as(weights) : types.right;
   narrow_panels =
       types.right == DType::kF32 && weights.dtype() == DType::kF32 && cpu_info().isa < Isa::kAvx512;
+  // Weights that one thread takes whole are laid out as for that: for a result with gaps the
+  // library adds up long sums in parts, and threads would change bits.
+  constexpr int64_t kLongSum = 256;
+  const bool gaps =
+      !dense_slices() && (types.right != DType::kF32 || slices_of_f32(n) > 1 || k <= kLongSum);
   dnnl::stream stream(onednn_engine());
   int64_t bytes = 0, largest = 0;
   for (int64_t s = 0; s < slices; ++s) {
     const int64_t width = columns(s + 1) - columns(s);
     // The library's layout is the same for every number of rows above a few.
     if (!narrow_panels) {
-      descs.push_back(slice_primitive(types, 64, k, width, k, dense_slices() ? width : n,
+      descs.push_back(slice_primitive(types, 64, k, width, k, gaps ? n : width,
                                       {{k, width}, onednn_type(types.right), Tag::any})
                           .weights_desc());
       panels_.push_back(panel_of(descs.back()));
@@ -196,7 +206,7 @@ std::shared_ptr<const PackedWeights> pack_weights(const Tensor& weights, bool tr
   const int64_t k_stride = weights.strides()[k_axis], n_stride = weights.strides()[n_axis];
   // Two at least where there are threads, so that one row occupies two of them.
   const int64_t least = threads == 1 || out->n < 256 ? 1 : 2;
-  const int64_t sought = types.right == DType::kF32 ? (out->n + 64) / 384
+  const int64_t sought = types.right == DType::kF32 ? slices_of_f32(out->n)
                          : out->dense_slices()      ? (out->n + 128) / 256
                          : threads == 1             ? 1
                                                     : (out->n + 384) / 768;

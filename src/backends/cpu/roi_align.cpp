@@ -2,9 +2,11 @@
 // bin's mean is a weighted sum over rows of weighted sums over columns, the pixels of each axis
 // worked out once per region. A plane's rows are added up in vectors, then its columns; where
 // columns are few and far apart, or lie otherwise, pairs of a row and a column are gathered; where
-// a pixel's channels lie side by side, rows of channels are added up.
+// a pixel's channels lie side by side, rows of channels are added up. The largest of a bin is over
+// the weighted pixels of every sample, which are gathered.
 
 #include <algorithm>
+#include <limits>
 
 #include "backends/cpu/bound_views.h"
 #include "backends/cpu/copy.h"
@@ -116,6 +118,18 @@ class TapList {
       y[p] += sum;
     }
   }
+  /// y[p] becomes the largest of the taps of point p where that is larger; NaN is not.
+  void raise_to(const float* plane, float* y) const {
+    int64_t t = 0;
+    for (int64_t p = 0; p < points_; ++p) {
+      float most = y[p];
+      for (const int64_t end = ends_[p]; t < end; ++t) {
+        const float term = weight_[t] * plane[index_[t]];
+        most = term > most ? term : most;
+      }
+      y[p] = most;
+    }
+  }
 
  private:
   int64_t* ends_;
@@ -134,7 +148,8 @@ class RoiAlignBound final : public BoundKernel {
     down_ = y[2];
     across_ = y[3];
     bins_ = checked_mul(down_, across_);
-    abreast_ = lies_channels_last(context.inputs[0].dims, context.inputs[0].strides);
+    largest_ = spec.attrs().get_string("mode", "avg") == "max";
+    abreast_ = !largest_ && lies_channels_last(context.inputs[0].dims, context.inputs[0].strides);
     columns_at_ = AxisBins::bytes(x[2], down_);
     rest_at_ = columns_at_ + AxisBins::bytes(x[3], across_);
     lines_at_ = rest_at_ + align_up(TapList::bytes(kTaps, kTaps), 64);
@@ -162,10 +177,14 @@ class RoiAlignBound final : public BoundKernel {
       const roi_align::Span across = roi_align::span_of(*node_, roi[0], roi[2], across_);
       const roi_align::Span down = roi_align::span_of(*node_, roi[1], roi[3], down_);
       roi_align::samples_of(down, across);
-      rows.fill(down);
-      columns.fill(across);
       const float* x = static_cast<const float*>(args.buffers[0]) + image * in.strides[0];
       float* y = static_cast<float*>(args.buffers[3]) + r * channels_ * bins_;
+      if (largest_) {
+        by_samples(args.scratch, down, across, x, y);
+        continue;
+      }
+      rows.fill(down);
+      columns.fill(across);
       if (abreast_)
         all_channels(args.scratch, rows, columns, x, y);
       else if (in.strides[3] == 1 && columns.extent() <= kLineRoom + 4 * columns.taps())
@@ -200,23 +219,24 @@ class RoiAlignBound final : public BoundKernel {
         take(down.index[i], across.index[j], down.weight[i] * across.weight[j]);
   }
 
-  void by_pairs(void* scratch, const AxisBins& rows, const AxisBins& columns, const float* x,
-                float* y) const {
+  /// Gathers what bins read into y, which holds what they begin with: each_tap(bin, take) calls
+  /// take(row, column, weight), merge(taps, plane, y) is of one channel.
+  template <class EachTap, class Merge>
+  void gather(void* scratch, const float* x, float* y, EachTap&& each_tap, Merge&& merge) const {
     const OperandView& in = views_.inputs[0];
     TapList list(at(scratch, rest_at_), kTaps, kTaps);
-    std::fill_n(y, channels_ * bins_, 0.0f);
     int64_t first = 0;  // bin that the list begins with
     list.clear();
     // A bin of many taps goes on in the next list.
     const auto flush = [&](int64_t next) {
       list.end_point();
       for (int64_t c = 0; c < channels_; ++c)
-        list.add_to(x + c * in.strides[1], y + c * bins_ + first);
+        merge(list, x + c * in.strides[1], y + c * bins_ + first);
       list.clear();
       first = next;
     };
     for (int64_t bin = 0; bin < bins_; ++bin) {
-      each_pair(rows, columns, bin, [&](int64_t row, int64_t column, float weight) {
+      each_tap(bin, [&](int64_t row, int64_t column, float weight) {
         if (list.taps() == kTaps) flush(bin);
         list.add(row * in.strides[2] + column * in.strides[3], weight);
       });
@@ -225,6 +245,48 @@ class RoiAlignBound final : public BoundKernel {
       else
         list.end_point();
     }
+  }
+
+  void by_pairs(void* scratch, const AxisBins& rows, const AxisBins& columns, const float* x,
+                float* y) const {
+    std::fill_n(y, channels_ * bins_, 0.0f);
+    gather(
+        scratch, x, y, [&](int64_t bin, auto&& take) { each_pair(rows, columns, bin, take); },
+        [](const TapList& taps, const float* plane, float* to) { taps.add_to(plane, to); });
+  }
+
+  /// The largest weighted pixel of all samples; 0 for one outside, and where there is none.
+  void by_samples(void* scratch, const roi_align::Span& down, const roi_align::Span& across,
+                  const float* x, float* y) const {
+    const OperandView& in = views_.inputs[0];
+    const auto each_sample = [&](int64_t bin, auto&& visit) {
+      for (int64_t i = 0; i < down.samples; ++i) {
+        const auto row = roi_align::axis_tap(down.at(bin / across_, i), in.dims[2]);
+        for (int64_t j = 0; j < across.samples; ++j)
+          visit(row, roi_align::axis_tap(across.at(bin % across_, j), in.dims[3]));
+      }
+    };
+    for (int64_t bin = 0; bin < bins_; ++bin) {
+      bool zero = down.samples == 0 || across.samples == 0;
+      each_sample(bin, [&](const auto& row, const auto& column) {
+        zero = zero || row.outside() || column.outside();
+      });
+      for (int64_t c = 0; c < channels_; ++c)
+        y[c * bins_ + bin] = zero ? 0.0f : -std::numeric_limits<float>::infinity();
+    }
+    gather(
+        scratch, x, y,
+        [&](int64_t bin, auto&& take) {
+          each_sample(bin, [&](const auto& row, const auto& column) {
+            if (row.outside() || column.outside()) return;
+            const auto weight = [](double a, double b) { return static_cast<float>(a * b); };
+            take(row.low, column.low, weight(1 - row.part, 1 - column.part));
+            take(row.low, column.high, weight(1 - row.part, column.part));
+            take(row.high, column.low, weight(row.part, 1 - column.part));
+            take(row.high, column.high, weight(row.part, column.part));
+          });
+        },
+        [](const TapList& taps, const float* plane, float* to) { taps.raise_to(plane, to); });
   }
 
   /// Of values that lie channels-last: a pixel's channels in vectors.
@@ -258,16 +320,17 @@ class RoiAlignBound final : public BoundKernel {
   const LineFns& fns_ = line_fns(cpu_info().isa);
   int64_t channels_ = 0, down_ = 0, across_ = 0, bins_ = 0;
   int64_t columns_at_ = 0, rest_at_ = 0, lines_at_ = 0;  ///< in the scratch
-  bool abreast_ = false;
+  bool largest_ = false, abreast_ = false;
   CopyPlan turn_;  ///< bins by channels to channels by bins
 };
 
 Verdict supports(const StepSpec& spec) {
-  if (spec.attrs().get_string("mode", "avg") != "avg") return Verdict::no("mode max");
   return dense_of(spec, DType::kF32, DType::kI64, 0);
 }
-std::vector<Order> orders(const StepSpec&) {
-  return {Order::kChannelsLast, Order::kRowMajor, Order::kRowMajor, Order::kRowMajor};
+std::vector<Order> orders(const StepSpec& spec) {
+  const bool largest = spec.attrs().get_string("mode", "avg") == "max";
+  return {largest ? Order::kAny : Order::kChannelsLast, Order::kRowMajor, Order::kRowMajor,
+          Order::kRowMajor};
 }
 
 }  // namespace

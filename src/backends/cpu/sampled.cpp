@@ -31,127 +31,109 @@ PointTaps taps_in(void* scratch, int64_t taps) {
   auto* const index = static_cast<int32_t*>(scratch);
   return {index, reinterpret_cast<float*>(index + taps * kPoints), taps};
 }
-/// No element for any.
-void clear(const PointTaps& taps) {
-  std::fill_n(taps.index, taps.taps * kPoints, -1);
-  std::fill_n(taps.weight, taps.taps * kPoints, 0.0f);
-}
-
 class GridSampleBound final : public BoundKernel {
  public:
-  GridSampleBound(const StepSpec& spec, const BindContext& context)
-      : views_(spec, context), sampler_(*spec.node) {
+  GridSampleBound(const StepSpec& spec, const BindContext& context) : views_(spec, context) {
+    const GridSampler sampler(*spec.node);
     const std::span<const int64_t> x = views_.inputs[0].dims, y = views_.outputs[0].dims;
     spatial_ = x.size() - 2;
+    each_ = static_cast<int64_t>(sampler.taps());
+    using Mode = GridSampler::Mode;
+    axis_.mode = sampler.mode() == Mode::kNearest  ? SampleMode::kNearest
+                 : sampler.mode() == Mode::kLinear ? SampleMode::kLinear
+                                                   : SampleMode::kCubic;
+    axis_.padding = sampler.pads_border()       ? SamplePadding::kBorder
+                    : sampler.pads_reflection() ? SamplePadding::kReflection
+                                                : SamplePadding::kZeros;
+    axis_.align_corners = sampler.align_corners();
+    axis_.wide = views_.inputs[1].dtype == DType::kF64;
+    axis_.step = static_cast<int64_t>(spatial_);
+    int64_t taps = 1, longest = 0;
     for (size_t axis = 0; axis < spatial_; ++axis) {
-      taps_ = checked_mul(taps_, static_cast<int64_t>(sampler_.taps()));
+      taps = checked_mul(taps, each_);
       plane_ = checked_mul(plane_, x[axis + 2]);
       points_ = checked_mul(points_, y[axis + 2]);
+      longest = std::max(longest, x[axis + 2]);
     }
+    const bool nearest = axis_.mode == SampleMode::kNearest;
+    if ((nearest ? longest : plane_) >= kMostPixels)
+      fail(Status::kLimit, "{} pixels, at most {} are sampled", nearest ? longest : plane_,
+           kMostPixels - 1);
     blocks_ = ceil_div(points_, kPoints);
     tasks = checked_mul(x[0], blocks_);
-    nearest_ = sampler_.mode() == GridSampler::Mode::kNearest;
-    wide_ = views_.inputs[1].dtype == DType::kF64;
-    scratch_bytes = nearest_ ? kPoints * 8 : checked_mul(taps_, PointTaps::bytes(1));
+    taps_ = taps;
+    scratch_bytes = nearest ? kPoints * 8 : checked_mul(taps, PointTaps::bytes(1));
     held_bytes += views_.bytes();
-    if (!nearest_ && plane_ >= kMostPixels)
-      fail(Status::kLimit, "a plane of {} pixels, at most {} are sampled", plane_, kMostPixels - 1);
-    plain_ = !wide_ && spatial_ == 2 && sampler_.mode() == GridSampler::Mode::kLinear &&
-             !sampler_.pads_reflection() && plane_ > 0;
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
-    if (nearest_)
+    if (axis_.mode == SampleMode::kNearest)
       return with_element_bytes(element_size(views_.inputs[0].dtype), [&](auto element) {
         run_nearest<decltype(element)>(args, begin, end);
       });
     const std::span<const int64_t> x = views_.inputs[0].dims;
-    for (int64_t task = begin; task < end; ++task) {
-      const int64_t image = task / blocks_, first = task % blocks_ * kPoints;
-      const int64_t count = std::min(kPoints, points_ - first);
-      const int64_t point = image * points_ + first;
-      const PointTaps taps = taps_in(args.scratch, taps_);
-      if (plain_) {
-        const auto* grid = static_cast<const float*>(args.buffers[1]) + 2 * point;
-        fns_.plane_taps({grid, count, x[2], x[3], sampler_.align_corners(), sampler_.pads_border()},
-                        taps);
-      } else {
-        clear(taps);
-        for (int64_t p = 0; p < count; ++p) {
-          std::array<Taps, kMostSpatial> along;
-          for (size_t axis = 0; axis < spatial_; ++axis)
-            along[axis] = sampler_.at(coordinate(args, point + p, axis), x[axis + 2]);
-          int64_t next = p;
-          add_taps(taps, next, along.data(), 0, 0, 1);
-        }
-      }
+    const PointTaps taps = taps_in(args.scratch, taps_);
+    for_each_block(begin, end, [&](int64_t image, int64_t first, int64_t count) {
+      std::array<SampledTaps, kMostSpatial> along;
+      for (size_t axis = 0; axis < spatial_; ++axis)
+        fns_.axis_taps(sampled(args, image * points_ + first, count, axis), along[axis]);
+      fns_.join_taps(along.data(), x.data() + 2, static_cast<int64_t>(spatial_), each_, count,
+                     taps);
       for (int64_t c = image * x[1]; c < (image + 1) * x[1]; ++c)
         fns_.pick_taps(static_cast<const float*>(args.buffers[0]) + c * plane_, taps, count,
                        static_cast<float*>(args.buffers[2]) + c * points_ + first);
-    }
+    });
   }
 
  private:
+  /// Calls body(image, first point, points) for tasks [begin, end).
+  template <class Body>
+  void for_each_block(int64_t begin, int64_t end, Body&& body) const {
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t first = task % blocks_ * kPoints;
+      body(task / blocks_, first, std::min(kPoints, points_ - first));
+    }
+  }
+
+  /// `count` points along an axis; a point of the grid names the innermost one first.
+  SampledAxis sampled(const StepArgs& args, int64_t point, int64_t count, size_t axis) const {
+    SampledAxis out = axis_;
+    const int64_t at = point * axis_.step + static_cast<int64_t>(spatial_ - 1 - axis);
+    out.at = static_cast<const std::byte*>(args.buffers[1]) + at * (axis_.wide ? 8 : 4);
+    out.n = count;
+    out.size = views_.inputs[0].dims[axis + 2];
+    return out;
+  }
+
   /// Elements are moved, whatever they are.
   template <class T>
   void run_nearest(const StepArgs& args, int64_t begin, int64_t end) const {
     const std::span<const int64_t> x = views_.inputs[0].dims;
-    auto* sources = static_cast<int64_t*>(args.scratch);
-    for (int64_t task = begin; task < end; ++task) {
-      const int64_t image = task / blocks_, first = task % blocks_ * kPoints;
-      const int64_t count = std::min(kPoints, points_ - first);
-      for (int64_t p = 0; p < count; ++p) sources[p] = nearest(args, image * points_ + first + p);
+    auto* const sources = static_cast<int64_t*>(args.scratch);
+    for_each_block(begin, end, [&](int64_t image, int64_t first, int64_t count) {
+      SampledTaps along;
+      std::fill_n(sources, count, 0);
+      for (size_t axis = 0; axis < spatial_; ++axis) {
+        fns_.axis_taps(sampled(args, image * points_ + first, count, axis), along);
+        for (int64_t p = 0; p < count; ++p) {
+          const int64_t index = along.index[0][p];
+          sources[p] = (index | sources[p]) < 0 ? -1 : sources[p] * x[axis + 2] + index;
+        }
+      }
       for (int64_t c = image * x[1]; c < (image + 1) * x[1]; ++c) {
         const T* plane = static_cast<const T*>(args.buffers[0]) + c * plane_;
         T* y = static_cast<T*>(args.buffers[2]) + c * points_ + first;
         for (int64_t p = 0; p < count; ++p) y[p] = sources[p] < 0 ? T{} : plane[sources[p]];
       }
-    }
-  }
-  /// What a point of the grid, which names the innermost axis first, says of an axis.
-  double coordinate(const StepArgs& args, int64_t point, size_t axis) const {
-    const auto at =
-        point * static_cast<int64_t>(spatial_) + static_cast<int64_t>(spatial_ - 1 - axis);
-    return wide_ ? static_cast<const double*>(args.buffers[1])[at]
-                 : static_cast<double>(static_cast<const float*>(args.buffers[1])[at]);
-  }
-  /// The element of a plane nearest to a grid point; -1: zero.
-  int64_t nearest(const StepArgs& args, int64_t point) const {
-    int64_t offset = 0;
-    for (size_t axis = 0; axis < spatial_; ++axis) {
-      const int64_t size = views_.inputs[0].dims[axis + 2];
-      const int64_t index = sampler_.at(coordinate(args, point, axis), size)[0].index;
-      if (index < 0) return -1;
-      offset = offset * size + index;
-    }
-    return offset;
-  }
-
-  using Taps = std::array<GridSampler::Tap, GridSampler::kMaxTaps>;
-
-  /// The taps of `axis` and what follows, for what was chosen on the axes before, into the places
-  /// from `next` on.
-  void add_taps(const PointTaps& to, int64_t& next, const Taps* along, size_t axis, int64_t offset,
-                double weight) const {
-    if (axis == spatial_) {
-      to.index[next] = static_cast<int32_t>(offset);
-      to.weight[next] = static_cast<float>(weight);
-      next += kPoints;
-      return;
-    }
-    for (size_t k = 0; k < sampler_.taps(); ++k)
-      if (const GridSampler::Tap& tap = along[axis][k]; tap.index >= 0)
-        add_taps(to, next, along, axis + 1, offset * views_.inputs[0].dims[axis + 2] + tap.index,
-                 weight * tap.weight);
+    });
   }
 
   OperandViews views_;
-  GridSampler sampler_;
   const LineFns& fns_ = line_fns(cpu_info().isa);
-  bool plain_ = false, nearest_ = false;
-  bool wide_ = false;  ///< the grid is of f64
+  SampledAxis axis_{};  ///< what all points and axes have in common
   size_t spatial_ = 0;
-  int64_t taps_ = 1, plane_ = 1, points_ = 1, blocks_ = 0;
+  int64_t each_ = 1, taps_ = 1;  ///< of a point along one axis, and along all
+  int64_t plane_ = 1, points_ = 1, blocks_ = 0;
 };
 
 /// Samples of every point of the result, times the weights: gathered plane by plane, or, where a

@@ -73,7 +73,7 @@ TEST_CASE("runtime/prepared: elements that decide sizes and positions may change
 TEST_CASE("runtime/prepared: a run that may not allocate refuses steps which always do") {
   // Executed by the reference alone.
   auto session = session_of(R"(graph g(%x: f32[n, n]) -> (%y) {
-  %y = EyeLike(%x)
+  %y = Bernoulli(%x)
 })",
                             off());
   const std::vector<Tensor> inputs{ramp({3, 3}, 1, 0)};

@@ -9,6 +9,7 @@ namespace xc::cpu {
 
 constexpr int64_t kSideBySide = 64;  ///< lines walked at once, at most
 constexpr int64_t kKeyBlock = 16;    ///< keys compared with a limit at once
+constexpr int64_t kFewOfLines = 16;  ///< the best of each line, at most
 constexpr int64_t kShortRow = 128;   ///< elements of a row that is one of several to a vector
 
 /// Some rows and their weights.
@@ -38,13 +39,22 @@ struct PointTaps {
   static constexpr int64_t bytes(int64_t taps) { return taps * kMost * 8; }
 };
 
-/// Points of a plane between its pixels: coordinates as GridSample has them, linear weights.
-struct PlanePoints {
-  const float* at;        ///< n pairs (x, y)
-  int64_t n;              ///< PointTaps::kMost at most
-  int64_t height, width;  ///< of a plane of less than 2^30 pixels
+enum class SampleMode : uint8_t { kNearest, kLinear, kCubic };
+enum class SamplePadding : uint8_t { kZeros, kBorder, kReflection };
+/// Where points lie along one axis, as GridSample has it: in [-1, 1] if inside.
+struct SampledAxis {
+  const void* at;  ///< floats, or doubles where they are `wide`
+  bool wide;
+  int64_t step, n;  ///< elements from point to point; PointTaps::kMost points at most
+  int64_t size;     ///< of the axis, from 1 to 2^30
   bool align_corners;
-  bool border;  ///< what lies outside is the pixel beside it; else zero
+  SampleMode mode;
+  SamplePadding padding;
+};
+/// What each point reads of one axis: an element, two or four; below 0: zero.
+struct SampledTaps {
+  int32_t index[4][PointTaps::kMost];
+  double weight[4][PointTaps::kMost];
 };
 
 /// Points of a plane, each moved from its place in a window by an offset of its own.
@@ -88,6 +98,14 @@ struct LineFns {
                            int32_t* best);
   /// The same for one row of 16 adjacent elements or more.
   int64_t (*arg_best_along)(const float* x, int64_t n, bool largest);
+  /// order[r * kSideBySide + l] = position of the element of line l that comes r-th, r < k, of
+  /// `lines` as above; 0 < k <= kFewOfLines and k <= n. NaN is the largest, of equal ones the
+  /// first.
+  void (*best_few)(const float* x, int64_t n, int64_t step, int64_t lines, bool largest, int64_t k,
+                   int32_t* order);
+  /// The same for `rows` <= kSideBySide rows of adjacent elements that begin `stride` apart.
+  void (*best_few_of_rows)(const float* x, int64_t n, int64_t stride, int64_t rows, bool largest,
+                           int64_t k, int32_t* order);
   /// Unsigned numbers in the order of the elements: zeros of both signs are equal, NaN is above
   /// all; `falling`: in the opposite order.
   void (*ordered_keys)(const float* x, int64_t n, bool falling, uint32_t* keys);
@@ -101,8 +119,12 @@ struct LineFns {
   /// to[o * n + i] = sum over the inputs of output o of weight * from[input * n + i].
   void (*resampled)(const float* from, const AxisTable& table, int64_t outputs, int64_t n,
                     float* to);
+  void (*axis_taps)(const SampledAxis& axis, SampledTaps& taps);
+  /// All choices of one of `each` taps per axis, for n points: the elements of a row-major array of
+  /// these sizes, fewer than 2^30, and what each counts. From one to three axes.
+  void (*join_taps)(const SampledTaps* axes, const int64_t* sizes, int64_t count, int64_t each,
+                    int64_t n, const PointTaps& taps);
   /// The four pixels around each point, row above row, and what each counts.
-  void (*plane_taps)(const PlanePoints& points, const PointTaps& taps);
   void (*moved_taps)(const MovedPoints& points, const PointTaps& taps);
   /// The bins, row by row, into y. `line` has room for the width and a vector more.
   void (*pooled_plane)(const float* plane, const PlaneBins& bins, float* line, float* y);

@@ -12,5 +12,7 @@ ProductFns<T> product_fns([[maybe_unused]] Isa isa) {
 }
 template ProductFns<float> product_fns(Isa isa);
 template ProductFns<double> product_fns(Isa isa);
+template ProductFns<uint32_t> product_fns(Isa isa);
+template ProductFns<uint64_t> product_fns(Isa isa);
 
 }  // namespace xc::cpu

@@ -36,7 +36,7 @@ struct ProductFns {
   /// where rows of a and of c lie without gaps.
   bool (*narrow)(int64_t m, int64_t n, int64_t k);
 };
-/// For float and double.
+/// For float, double and, as sums wrap, unsigned integers of 32 and 64 bits.
 template <class T>
 ProductFns<T> product_fns(Isa isa);
 

@@ -272,6 +272,7 @@ using F32 = Vec<float>;
 using F64 = Vec<double>;
 using I32 = Vec<int32_t>;
 using U32 = Vec<uint32_t>;
+using U64 = Vec<uint64_t>;
 constexpr int kF32Lanes = kLanes<float>;
 /// f64 and 64-bit integers with as many lanes as F32: two registers.
 using F64Wide = Vec<double, kF32Lanes>;
@@ -308,6 +309,12 @@ XC_INLINE F64 mad(F64 a, F64 b, F64 c) {
 #else
   return a * b + c;
 #endif
+}
+XC_INLINE U32 mad(U32 a, U32 b, U32 c) {
+  return a * b + c;
+}
+XC_INLINE U64 mad(U64 a, U64 b, U64 c) {
+  return a * b + c;
 }
 XC_INLINE F64Wide mad(F64Wide a, F64Wide b, F64Wide c) {
   struct Halves {

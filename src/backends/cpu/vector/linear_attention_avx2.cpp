@@ -1,0 +1,1 @@
+#include "backends/cpu/vector/linear_attention.inc"
