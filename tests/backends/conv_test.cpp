@@ -599,6 +599,21 @@ TEST_CASE("backends/conv: shapes, strides, groups, dilations, orders") {
   }
 }
 
+TEST_CASE("backends/conv: f64, which the library has no kernel for") {
+  Generator g(58);
+  std::vector<Case> cases = kCases;
+  cases.push_back({{1, 3, 2000}, 5, {7}, 1, {2}, {3, 3}});  // blocks across a row
+  cases.push_back({{0, 3, 8, 8}, 8, {3, 3}});
+  for (const Case& c : cases)
+    for (const bool bias : {true, false}) {
+      Problem p = conv(g, c, bias);
+      for (Tensor& input : p.inputs) input = g.tensor(DType::kF64, input.dims());
+      INFO(to_text(c.x) << " " << to_text(p.inputs[1].dims()));
+      if (c.x[0] > 0) CHECK(chosen_row(p) == "xc.conv gathered");
+      check_row("xc.conv gathered", p, {1e-12, 1e-11});
+    }
+}
+
 TEST_CASE("backends/conv: the same bits for 1 to 4 threads, in both orders") {
   Generator g(52);
   for (const Case& c : kCases) {

@@ -99,6 +99,18 @@ TEST_CASE("backends/conv_transpose: agrees with the reference, row-major and cha
       }
 }
 
+TEST_CASE("backends/conv_transpose: f64 agrees with the reference") {
+  Generator g(68);
+  for (const Case& c : kCases)
+    for (const bool biased : {true, false}) {
+      Problem p = transposed(g, c, biased);
+      for (Tensor& input : p.inputs) input = g.tensor(DType::kF64, input.dims());
+      INFO(to_text(c.x) << " by " << to_text(c.w) << biased);
+      CHECK(chosen_row(p) == kRow);
+      check_row(kRow, p, {1e-12, 1e-11});
+    }
+}
+
 TEST_CASE("backends/conv_transpose: no image, with a bias and without") {
   Generator g(67);
   const Case none{{0, 4, 5, 5}, {4, 200, 2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}, {0, 0}};

@@ -71,6 +71,38 @@ TEST_CASE("backends/elementwise: short rows of several planes, repeated along an
     }
 }
 
+TEST_CASE("backends/elementwise: powers and shifts of integers, on every instruction set") {
+  Generator g(13);
+  constexpr int64_t kCount = 70;
+  for (const auto& [op, fn] : {std::pair{"Pow", cpu::Fn::kPow},
+                               {"LEFT", cpu::Fn::kShiftLeft},
+                               {"RIGHT", cpu::Fn::kShiftRight}})
+    for (const DType type :
+         {DType::kI8, DType::kU16, DType::kI32, DType::kU32, DType::kI64, DType::kU64})
+      for (const auto& [x_step, y_step] : {std::pair{1, 1}, {0, 1}, {1, 0}}) {
+        Problem p;
+        p.op = &get_op(fn == cpu::Fn::kPow ? "Pow" : "BitShift");
+        if (fn != cpu::Fn::kPow) p.attrs.set("direction", std::string(op));
+        p.inputs = {g.tensor(type, {x_step ? kCount : 1}, is_unsigned(type) ? 0 : -120, 120),
+                    g.tensor(type, {y_step ? kCount : 1}, is_unsigned(type) ? 0 : -3, 70)};
+        // Exponents are small but for some vectors; amounts go beyond the width.
+        if (y_step == 1 && fn == cpu::Fn::kPow)
+          for (int64_t i = 0; i < kCount / 2; ++i) store_int64(p.inputs[1].data(), type, i, i % 9);
+        const Tensor want = run_reference(node_of(p), p.inputs)[0];
+        for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+          if (isa > cpu_info().isa) continue;
+          Tensor got(type, {kCount});
+          cpu::elementwise_fn(fn, type, isa)({{p.inputs[0].data(), p.inputs[1].data()},
+                                              {x_step, y_step},
+                                              got.data(),
+                                              kCount,
+                                              nullptr});
+          INFO(op << " " << name(type) << " " << name(isa) << x_step << y_step);
+          CHECK(same_bits(got, want));
+        }
+      }
+}
+
 TEST_CASE("backends/elementwise: an integer to the power of a fraction is left to the reference") {
   Problem p;
   p.op = &get_op("Pow");

@@ -88,11 +88,34 @@ TEST_CASE("backends/pool: rows of every length, strides, dilations and padding, 
   }
 }
 
+TEST_CASE("backends/pool: windows longer than a vector, of every stride, NaN among the elements") {
+  Generator g(77);
+  for (int round = 0; round < 40; ++round) {
+    const Ints kernel{g.integer(1, 3), g.integer(16, 130)};
+    Problem p;
+    p.op = &get_op(round % 4 ? "MaxPool" : "AveragePool");
+    Tensor x = g.tensor(DType::kF32, {2, 3, g.integer(3, 6), kernel[1] + g.integer(0, 300)});
+    if (round % 4 == 1)
+      for (int64_t i = 0; i < x.count(); i += g.integer(1, 90))
+        store_double(x.data(), DType::kF32, i, g.integer(0, 1) ? NAN : -INFINITY);
+    p.inputs = {x};
+    p.attrs.set("kernel_shape", kernel);
+    p.attrs.set("strides", Ints{1, g.integer(1, 9)});
+    p.attrs.set("pads", Ints{0, g.integer(0, 20), 0, g.integer(0, kernel[1] - 1)});
+    INFO(round << " " << to_text(x.dims()) << " by " << kernel[1]);
+    check_row("xc.pool", p, round % 4 ? Bounds{} : Bounds{1e-6, 1e-6});
+    if (round % 8 < 2) check_threads("xc.pool", p);
+  }
+}
+
 TEST_CASE("backends/pool: lines are the same on every instruction set") {
   Generator g(79);
   for (int round = 0; round < 300; ++round) {
     const bool largest = round % 2 == 0;
-    const cpu::LineWindow window{g.integer(1, 5), g.integer(1, 3), g.integer(1, 10)};
+    const bool wide = round % 3 == 0;
+    const cpu::LineWindow window =
+        wide ? cpu::LineWindow{g.integer(14, 70), g.integer(1, 8) / 8 + 1, g.integer(1, 4)}
+             : cpu::LineWindow{g.integer(1, 5), g.integer(1, 3), g.integer(1, 10)};
     const int64_t input = g.integer(1, 90), pad = g.integer(0, 20), output = g.integer(1, 90);
     const int64_t inside = (pad + 15) / 16 * 16;
     const int64_t needed =

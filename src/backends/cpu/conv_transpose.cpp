@@ -1,7 +1,7 @@
-// ConvTranspose in f32, "xc.conv_transpose": with constant weights phase by phase
-// (phase_conv_transpose.h). Here the rest, weights that are made by the run and few channels: one
-// product makes what every input adds to the result, then the contributions are added up where they
-// belong.
+// ConvTranspose, "xc.conv_transpose": in f32 with constant weights phase by phase
+// (phase_conv_transpose.h). Here the rest, f64, weights that are made by the run and few channels:
+// one product makes what every input adds to the result, then the contributions are added up where
+// they belong.
 
 #include <algorithm>
 
@@ -16,8 +16,9 @@
 namespace xc::cpu {
 namespace {
 
-constexpr int64_t kScratchElements = 256 << 10;  ///< contributions at a time: 1 MiB
+constexpr int64_t kScratchElements = 256 << 10;  ///< contributions at a time
 
+template <class T>
 class ConvTransposeBound final : public BoundKernel {
  public:
   ConvTransposeBound(const StepSpec& spec, const BindContext& context)
@@ -38,47 +39,47 @@ class ConvTransposeBound final : public BoundKernel {
                                    std::max<int64_t>(out_channels_, 1));
     chunks_ = ceil_div(out_channels_, at_once_);
     tasks = views_.outputs[0].count() == 0 ? 0 : y[0] * groups_ * chunks_;
-    room_at_ = align_up(checked_mul(checked_mul(at_once_, each), 4), 64);
-    room_ = gemm_room<float>(at_once_ * kernel_, pixels_, in_channels_);
-    scratch_bytes = checked_add(room_at_, room_ * 4);
+    room_at_ = align_up(checked_mul(checked_mul(at_once_, each), sizeof(T)), 64);
+    room_ = gemm_room<T>(at_once_ * kernel_, pixels_, in_channels_);
+    scratch_bytes = checked_add(room_at_, room_ * int64_t{sizeof(T)});
     held_bytes += views_.bytes();
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
-    const auto* w = static_cast<const float*>(args.buffers[1]);
-    const auto* bias = biased_ ? static_cast<const float*>(args.buffers[2]) : nullptr;
-    auto* columns = static_cast<float*>(args.scratch);
+    const auto* w = static_cast<const T*>(args.buffers[1]);
+    const auto* bias = biased_ ? static_cast<const T*>(args.buffers[2]) : nullptr;
+    auto* columns = static_cast<T*>(args.scratch);
     for (int64_t task = begin; task < end; ++task) {
       const int64_t first = task % chunks_ * at_once_, rest = task / chunks_;
       const int64_t count = std::min(at_once_, out_channels_ - first);
       const int64_t group = rest % groups_;
-      const float* x = static_cast<const float*>(args.buffers[0]) + rest * in_channels_ * pixels_;
+      const T* x = static_cast<const T*>(args.buffers[0]) + rest * in_channels_ * pixels_;
       const int64_t row = out_channels_ * kernel_;
-      const Sgemm product{
+      const Gemm<T> product{
           .transpose_a = true,
           .m = count * kernel_,
           .n = pixels_,
           .k = in_channels_,
-          .alpha = 1.0f,
+          .alpha = 1,
           .a = w + group * in_channels_ * row + first * kernel_,
           .lda = row,
           .b = x,
           .ldb = pixels_,
-          .beta = 0.0f,
+          .beta = 0,
           .c = columns,
           .ldc = pixels_,
-          .room = reinterpret_cast<float*>(static_cast<std::byte*>(args.scratch) + room_at_),
+          .room = reinterpret_cast<T*>(static_cast<std::byte*>(args.scratch) + room_at_),
           .room_elements = room_,
       };
       if (in_channels_ == 0 || pixels_ == 0)
-        std::fill_n(columns, count * kernel_ * pixels_, 0.0f);
+        std::fill_n(columns, count * kernel_ * pixels_, T{0});
       else
         own_gemm(product);
       for (int64_t m = 0; m < count; ++m) {
         const int64_t channel = group * out_channels_ + first + m;
-        float* y = static_cast<float*>(args.buffers[views_.inputs.size()]) +
-                   (rest * out_channels_ + first + m) * plane_;
-        std::fill_n(y, plane_, bias ? bias[channel] : 0.0f);
+        T* y = static_cast<T*>(args.buffers[views_.inputs.size()]) +
+               (rest * out_channels_ + first + m) * plane_;
+        std::fill_n(y, plane_, bias ? bias[channel] : T{0});
         add_up(columns + m * kernel_ * pixels_, y);
       }
     }
@@ -86,7 +87,7 @@ class ConvTransposeBound final : public BoundKernel {
 
  private:
   /// Contributions [kernel position][pixel] of one channel.
-  void add_up(const float* from, float* y) const {
+  void add_up(const T* from, T* y) const {
     const auto& [a0, a1, a2] = axes_;
     for (int64_t k0 = 0; k0 < a0.kernel; ++k0)
       for (int64_t k1 = 0; k1 < a1.kernel; ++k1)
@@ -100,7 +101,7 @@ class ConvTransposeBound final : public BoundKernel {
               const int64_t i2 = shift < 0 ? ceil_div(-shift, a2.stride) : 0;
               const int64_t last = std::min(
                   a2.input, shift >= a2.output ? 0 : (a2.output - 1 - shift) / a2.stride + 1);
-              float* row = y + (o0 * a1.output + o1) * a2.output + shift;
+              T* row = y + (o0 * a1.output + o1) * a2.output + shift;
               for (int64_t i = i2; i < last; ++i) row[i * a2.stride] += from[i];
             }
   }
@@ -116,17 +117,19 @@ class ConvTransposeBound final : public BoundKernel {
 Verdict supports(const StepSpec& spec) {
   if (supports_phase_conv_transpose(spec).yes()) return Verdict::ok();
   if (spec.inputs[0].dims.size() > 5) return Verdict::no("more than three spatial axes");
-  return dense_f32(spec);
+  const DType type = spec.inputs[0].dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+  return dense_of(spec, type, type);
 }
 
 /// Few channels of the result, or weights of the run.
 std::shared_ptr<const BoundKernel> bind(const StepSpec& spec, const BindContext& context,
                                         const std::shared_ptr<const PlaneConvTranspose>& planes) {
   if (auto bound = planes->bind(context)) return bound;
-  return std::make_shared<ConvTransposeBound>(spec, context);
+  return std::make_shared<ConvTransposeBound<float>>(spec, context);
 }
 
 std::unique_ptr<Kernel> create(const StepSpec& spec) {
+  if (spec.inputs[0].dtype == DType::kF64) return create_bound_by<ConvTransposeBound<double>>(spec);
   return supports_phase_conv_transpose(spec).yes()
              ? create_phase_conv_transpose(spec)
              : create_prepared<PlaneConvTranspose, bind>(spec);

@@ -24,6 +24,7 @@ const Backend& cpu_backend() {
                                    cpu::add_group_conv(list);
                                    cpu::add_depthwise_conv(list);
                                    cpu::add_onednn_conv(list);
+                                   cpu::add_gathered_conv(list);
                                    cpu::add_integer_conv(list);
                                    cpu::add_integer_matmul(list);
                                    cpu::add_pool(list);

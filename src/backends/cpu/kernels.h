@@ -37,6 +37,7 @@ void add_conv_transpose(Rows& rows);
 void add_byte_table(Rows& rows);
 void add_quantize_bytes(Rows& rows);
 void add_elementwise(Rows& rows);
+void add_gathered_conv(Rows& rows);
 void add_gathered_integer_conv(Rows& rows);
 /// Its kernel, for what others leave to it.
 std::unique_ptr<Kernel> create_gathered_integer_conv(const StepSpec& spec);
