@@ -116,6 +116,16 @@ def products() -> Iterator[Case]:
     yield one("1x8x128x64", "RotaryEmbedding", f32(1, 8, 128, 64), f32(1, 128, 32), f32(1, 128, 32))
 
 
+def integers() -> Iterator[Case]:
+    small = lambda dtype, *dims: rng.integers(-5, 6, dims).astype(dtype)
+    for dtype in (I32, I64):
+        yield one(f"{np.dtype(dtype).name} 128x128x128", "MatMul", small(dtype, 128, 128), small(dtype, 128, 128))
+        yield one(f"{np.dtype(dtype).name} 1x256x256", "MatMul", small(dtype, 1, 256), small(dtype, 256, 256))
+    yield one("i32 100000, cubes", "Pow", small(I32, 100000), weights=(np.array(3, I32),))
+    yield one("u32 100000", "BitShift", rng.integers(0, 99, 100000).astype(np.uint32),
+              rng.integers(0, 9, 100000).astype(np.uint32), direction="LEFT")
+
+
 def quantised() -> Iterator[Case]:
     zero, scale = np.array(128, U8), np.array(0.02, F32)
     s8_zero = np.array(0, I8)
@@ -170,6 +180,24 @@ def dynamic_matmul() -> Case:
              helper.make_node("Mul", ["s", "sw"], ["ss"]), helper.make_node("Mul", ["f", "ss"], ["y"])]
     weights = dict(w=i8(768, 768), zw=np.array(0, I8), sw=np.array(0.01, F32))
     return Case("dynamic MatMul 128x768x768", nodes, {"x": f32(128, 768)}, weights)
+
+
+def linear_attention(batch: int, steps: int, heads: int, size: int, rule: str, per_row: bool = False) -> Case:
+    """A state of size x size per head; decays per head or per row of it."""
+    rows = lambda width, scale: f32(batch, steps, width) * F32(scale)
+    decay = -np.abs(rows(heads * size if per_row else heads, 0.1)) if "gated" in rule else None
+    beta = rng.random((batch, steps, heads), dtype=F32) if "delta" in rule else None
+    return one(f"{rule} {batch}x{steps}, {heads} heads of {size}" + (", decays per row" if per_row else ""), "LinearAttention",
+               rows(heads * size, 1), rows(heads * size, size ** -0.5), rows(heads * size, 1), f32(batch, heads, size, size),
+               decay, beta, outputs=2, domain=MICROSOFT, update_rule=rule, q_num_heads=heads, kv_num_heads=heads)
+
+
+def recurrences() -> Iterator[Case]:
+    for steps in (1, 64):
+        yield linear_attention(1, steps, 16, 128, "gated_delta")
+    yield linear_attention(4, 1, 8, 64, "gated_delta")
+    yield linear_attention(1, 128, 16, 64, "gated", per_row=True)
+    yield linear_attention(1, 128, 8, 64, "delta")
 
 
 def blocked_matmul(rows: int) -> Case:
@@ -282,6 +310,8 @@ def reductions() -> Iterator[Case]:
     yield one("64x1000, last axis", "ArgMax", f32(64, 1000), axis=-1)
     yield one("64x128, first axis", "ArgMax", f32(64, 1000), axis=0)
     yield one("10 of 64x1000", "TopK", f32(64, 1000), weights=(vector(10),), outputs=2)
+    yield one("5 of 64x100x64, middle axis", "TopK", f32(64, 100, 64), weights=(vector(5),), outputs=2, axis=1)
+    yield one("8 of 1000x64", "TopK", f32(1000, 64), weights=(vector(8),), outputs=2)
     yield one("128x768, last axis", "CumSum", x, weights=(np.array(1, I64),))
     yield one("128x768, first axis", "CumSum", x, weights=(np.array(0, I64),))
     image = f32(1, 64, 112, 112)
@@ -291,6 +321,8 @@ def reductions() -> Iterator[Case]:
     yield one("5x5 256x20x20", "MaxPool", f32(1, 256, 20, 20), kernel_shape=[5, 5], pads=[2] * 4)
     yield one("3x3 512x7x7", "MaxPool", f32(1, 512, 7, 7), kernel_shape=[3, 3], pads=[1] * 4)
     yield one("512x7x7", "GlobalAveragePool", f32(1, 512, 7, 7))
+    yield one("128/1 16x8192", "MaxPool", f32(1, 16, 8192), kernel_shape=[128])
+    yield one("64/64 32x4096", "AveragePool", f32(1, 32, 4096), kernel_shape=[64], strides=[64])
 
 
 def halves() -> Iterator[Case]:
@@ -308,6 +340,9 @@ def detection() -> Iterator[Case]:
     grid = np.tanh(f32(1, 56, 56, 2))
     yield one("linear 64x56x56", "GridSample", image, grid, mode="linear")
     yield one("nearest 64x56x56", "GridSample", image, grid, mode="nearest")
+    yield one("cubic 16x56x56, border", "GridSample", f32(1, 16, 56, 56), grid, mode="cubic", padding_mode="border")
+    yield one("linear 16x56x56, reflected", "GridSample", f32(1, 16, 56, 56), grid, mode="linear", padding_mode="reflection")
+    yield one("linear 4x16x32x32", "GridSample", f32(1, 4, 16, 32, 32), np.tanh(f32(1, 16, 32, 32, 3)), mode="linear")
     yield one("3x3 32->32 28x28", "DeformConv", f32(1, 32, 28, 28), f32(32, 32, 3, 3), f32(1, 18, 28, 28), pads=[1] * 4)
     yield one("64x56x56, 5", "LRN", image, size=5)
     yield one("2x2/2 64x56x56", "LpPool", image, kernel_shape=[2, 2], strides=[2, 2])
@@ -324,6 +359,10 @@ def rare() -> Iterator[Case]:
               rng.random((1, 4, 1000), dtype=F32),
               weights=(np.array(100, I64), np.array(0.5, F32), np.array(0.2, F32)))
     yield one("64x64", "EyeLike", f32(64, 64))
+    yield one("1000x1000", "EyeLike", f32(1000, 1000), k=2)
+    yield one("256x1000", "SoftmaxCrossEntropyLoss", f32(256, 1000), rng.integers(0, 1000, 256))
+    yield one("4x21x64x64, each", "NegativeLogLikelihoodLoss", f32(4, 21, 64, 64), rng.integers(0, 21, (4, 64, 64)), reduction="none")
+    yield one("224x224 of 3x256x256", "CenterCropPad", f32(1, 3, 256, 256), weights=(vector(224, 224),), axes=[2, 3])
     yield one("10000 of 100", "Unique", rng.integers(0, 100, 10000), outputs=4)
     yield one("64 of 16x16", "Det", f32(64, 16, 16))
     words = np.array([f"word {k}" for k in rng.integers(0, 1000, 10000)], object)
@@ -375,7 +414,7 @@ def learned() -> Iterator[Case]:
     yield one("10000 of 100", "OneHotEncoder", rng.integers(0, 100, 10000), domain=ML, cats_int64s=list(range(100)))
 
 
-FAMILIES: tuple[Callable[[], Iterator[Case]], ...] = (products, quantised, normalisations, elementwise, movement,
+FAMILIES: tuple[Callable[[], Iterator[Case]], ...] = (products, recurrences, integers, quantised, normalisations, elementwise, movement,
                                                       reductions, halves, detection, learned, rare)
 
 
