@@ -392,6 +392,11 @@ std::optional<Reg> build_elementwise(ChunkProgram& program, const OpDef& op, con
     const bool fmod = attrs.get_int("fmod", 0) != 0;
     return narrowed(builder.call(fmod ? Fn::kFmod : Fn::kMod, type, type, {wide[0], wide[1]}));
   }
+  if (op.name == "BitShift") {
+    const bool left = attrs.get_string("direction", "LEFT") == "LEFT";
+    return narrowed(builder.call(left ? Fn::kShiftLeft : Fn::kShiftRight, type, type,
+                                 {wide[0], wide[1]}));
+  }
   if (op.name == "Gelu" && type == DType::kF32) {
     const bool tanh = attrs.get_string("approximate", "none") == "tanh";
     return narrowed(builder.call(tanh ? Fn::kGeluTanh : Fn::kGelu, type, type, {wide[0]}));
