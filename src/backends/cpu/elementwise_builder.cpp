@@ -394,8 +394,8 @@ std::optional<Reg> build_elementwise(ChunkProgram& program, const OpDef& op, con
   }
   if (op.name == "BitShift") {
     const bool left = attrs.get_string("direction", "LEFT") == "LEFT";
-    return narrowed(builder.call(left ? Fn::kShiftLeft : Fn::kShiftRight, type, type,
-                                 {wide[0], wide[1]}));
+    return narrowed(
+        builder.call(left ? Fn::kShiftLeft : Fn::kShiftRight, type, type, {wide[0], wide[1]}));
   }
   if (op.name == "Gelu" && type == DType::kF32) {
     const bool tanh = attrs.get_string("approximate", "none") == "tanh";
