@@ -8,13 +8,12 @@
 #include <string>
 
 #include "ir/graph.h"
+#include "ops/sample_mode.h"
 
 namespace xc {
 
 class GridSampler {
  public:
-  enum class Mode : uint8_t { kNearest, kLinear, kCubic };
-
   /// An element and its weight.
   struct Tap {
     int64_t index;  ///< -1: zero
@@ -25,25 +24,27 @@ class GridSampler {
   explicit GridSampler(const Node& node)
       : align_corners_(node.attrs.get_int("align_corners", 0) != 0) {
     const std::string mode = node.attrs.get_string("mode", "linear");
-    mode_ = mode == "nearest" ? Mode::kNearest : mode == "cubic" ? Mode::kCubic : Mode::kLinear;
+    mode_ = mode == "nearest" ? SampleMode::kNearest
+            : mode == "cubic" ? SampleMode::kCubic
+                              : SampleMode::kLinear;
     const std::string padding = node.attrs.get_string("padding_mode", "zeros");
-    if (padding == "border") padding_ = Padding::kBorder;
-    if (padding == "reflection") padding_ = Padding::kReflection;
+    if (padding == "border") padding_ = SamplePadding::kBorder;
+    if (padding == "reflection") padding_ = SamplePadding::kReflection;
   }
 
-  Mode mode() const { return mode_; }
+  SampleMode mode() const { return mode_; }
+  SamplePadding padding() const { return padding_; }
   bool align_corners() const { return align_corners_; }
-  /// What lies outside is the pixel at the border, or what is mirrored there; neither: zero.
-  bool pads_border() const { return padding_ == Padding::kBorder; }
-  bool pads_reflection() const { return padding_ == Padding::kReflection; }
-  size_t taps() const { return mode_ == Mode::kNearest ? 1 : mode_ == Mode::kLinear ? 2 : 4; }
+  size_t taps() const {
+    return mode_ == SampleMode::kNearest ? 1 : mode_ == SampleMode::kLinear ? 2 : 4;
+  }
 
   /// The first taps() are set: what a coordinate in [-1, 1] reads of an axis of `size`.
   std::array<Tap, kMaxTaps> at(double normalised, int64_t size) const {
     const double x = coordinate(normalised, size);
-    if (mode_ == Mode::kNearest) return {{{element(std::nearbyint(x), size), 1}}};
+    if (mode_ == SampleMode::kNearest) return {{{element(std::nearbyint(x), size), 1}}};
     const double base = std::floor(x), t = x - base;
-    if (mode_ == Mode::kLinear)
+    if (mode_ == SampleMode::kLinear)
       return {{{element(base, size), 1 - t}, {element(base + 1, size), t}}};
     constexpr double a = -0.75;  // cubic convolution
     const auto near = [](double d) { return ((a + 2) * d - (a + 3)) * d * d + 1; };
@@ -55,8 +56,6 @@ class GridSampler {
   }
 
  private:
-  enum class Padding : uint8_t { kZeros, kBorder, kReflection };
-
   double low() const { return align_corners_ ? 0.0 : -0.5; }
   double high(int64_t size) const {
     return static_cast<double>(size) - (align_corners_ ? 1.0 : 0.5);
@@ -78,12 +77,12 @@ class GridSampler {
     // Points that are no numbers, or absurdly far, lie outside.
     constexpr double kFar = 0x1p30;
     x = std::isnan(x) ? -kFar : std::clamp(x, -kFar, kFar);
-    if (mode_ == Mode::kNearest) x = std::nearbyint(x);
+    if (mode_ == SampleMode::kNearest) x = std::nearbyint(x);
     if (x >= low() && x <= high(size)) return x;
     // Cubic taps are moved one by one, as onnxruntime and PyTorch do.
-    if (padding_ == Padding::kBorder)
-      return mode_ == Mode::kCubic ? x : std::clamp(x, 0.0, extent - 1);
-    if (padding_ == Padding::kReflection) return reflected(x, low(), high(size));
+    if (padding_ == SamplePadding::kBorder)
+      return mode_ == SampleMode::kCubic ? x : std::clamp(x, 0.0, extent - 1);
+    if (padding_ == SamplePadding::kReflection) return reflected(x, low(), high(size));
     return x;
   }
 
@@ -91,15 +90,16 @@ class GridSampler {
   int64_t element(double i, int64_t size) const {
     const auto last = static_cast<double>(size - 1);
     if (i < 0 || i > last) {
-      if (padding_ == Padding::kZeros) return -1;
-      if (padding_ == Padding::kReflection) i = std::nearbyint(reflected(i, low(), high(size)));
+      if (padding_ == SamplePadding::kZeros) return -1;
+      if (padding_ == SamplePadding::kReflection)
+        i = std::nearbyint(reflected(i, low(), high(size)));
       i = std::clamp(i, 0.0, last);
     }
     return static_cast<int64_t>(i);
   }
 
-  Mode mode_ = Mode::kLinear;
-  Padding padding_ = Padding::kZeros;
+  SampleMode mode_ = SampleMode::kLinear;
+  SamplePadding padding_ = SamplePadding::kZeros;
   bool align_corners_ = false;
 };
 

@@ -28,7 +28,6 @@ class LinearAttentionBound final : public BoundKernel {
     };
     const auto there = [&](size_t i) { return i < inputs_ && spec.inputs[i].present(); };
     heads_ = spec.attrs().get_int("kv_num_heads", 1);
-    batch_ = context.inputs[kQuery].dims[0];
     walk_.steps = context.inputs[kQuery].dims[1];
     walk_.group = spec.attrs().get_int("q_num_heads", 1) / heads_;
     walk_.rows = width(kKey) / heads_;
@@ -56,7 +55,7 @@ class LinearAttentionBound final : public BoundKernel {
       shared_rate_ = width(kBeta) == 1;
     }
     blocks_ = ceil_div(columns_, fns_.columns);
-    tasks = checked_mul(checked_mul(batch_, heads_), blocks_);
+    tasks = checked_mul(checked_mul(context.inputs[kQuery].dims[0], heads_), blocks_);
     scratch_bytes = checked_mul(fns_.room(walk_.rows), 4);
   }
 
@@ -90,7 +89,7 @@ class LinearAttentionBound final : public BoundKernel {
   const LinearAttentionFns& fns_ = linear_attention_fns(cpu_info().isa);
   size_t inputs_;
   StateWalk walk_{};  ///< what all tasks have in common
-  int64_t batch_ = 1, heads_ = 1, columns_ = 0, blocks_ = 0;
+  int64_t heads_ = 1, columns_ = 0, blocks_ = 0;
   int64_t image_step_[kBeta + 1] = {};  ///< elements, of each input but the past
   bool gated_ = false, shared_rate_ = false, has_past_ = false, has_present_ = false;
 };

@@ -38,13 +38,8 @@ class GridSampleBound final : public BoundKernel {
     const std::span<const int64_t> x = views_.inputs[0].dims, y = views_.outputs[0].dims;
     spatial_ = x.size() - 2;
     each_ = static_cast<int64_t>(sampler.taps());
-    using Mode = GridSampler::Mode;
-    axis_.mode = sampler.mode() == Mode::kNearest  ? SampleMode::kNearest
-                 : sampler.mode() == Mode::kLinear ? SampleMode::kLinear
-                                                   : SampleMode::kCubic;
-    axis_.padding = sampler.pads_border()       ? SamplePadding::kBorder
-                    : sampler.pads_reflection() ? SamplePadding::kReflection
-                                                : SamplePadding::kZeros;
+    axis_.mode = sampler.mode();
+    axis_.padding = sampler.padding();
     axis_.align_corners = sampler.align_corners();
     axis_.wide = views_.inputs[1].dtype == DType::kF64;
     axis_.step = static_cast<int64_t>(spatial_);

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/cpu_info.h"
+#include "ops/sample_mode.h"
 
 namespace xc::cpu {
 
@@ -39,8 +40,6 @@ struct PointTaps {
   static constexpr int64_t bytes(int64_t taps) { return taps * kMost * 8; }
 };
 
-enum class SampleMode : uint8_t { kNearest, kLinear, kCubic };
-enum class SamplePadding : uint8_t { kZeros, kBorder, kReflection };
 /// Where points lie along one axis, as GridSample has it: in [-1, 1] if inside.
 struct SampledAxis {
   const void* at;  ///< floats, or doubles where they are `wide`
