@@ -33,7 +33,7 @@ constexpr std::array kBounds = {
     MathBound{Op::kOnePlusErf, 56, 4, 0.52, kQuick},
     MathBound{Op::kSin, 2, 2, 0.51, 2},
     MathBound{Op::kCos, 2, 2, 0.51, 2},
-    MathBound{Op::kPow, 2, 1024, 1, 2},
+    MathBound{Op::kPow, 2.5, 1024, 1, 2.5},
 };
 
 // Expression helpers bound to one type, level and tier.
@@ -488,8 +488,9 @@ class Expander {
   Expr root(const Expr& x) const {  // pow(-0, 0.5) is +0 and pow(-inf, 0.5) is inf
     return select(eq(x, c(-INFINITY)), c(INFINITY), sqrt(x + c(0)));
   }
-  /// Whole and half exponents up to 16. In f32 what takes more than two roundings is computed in
-  /// f64 and rounds once; nothing there overflows or vanishes that does not in f32.
+  /// Exponents that are multiples of a quarter, up to 16. In f32 what takes more than two roundings
+  /// (three for 0.25 and 0.75) is computed in f64 and rounds once; nothing there overflows or
+  /// vanishes that does not in f32.
   Expr constant_power(const Expr& x, double y) const {
     constexpr double kMost = 16;
     if (y == 0) return c(1);
@@ -497,15 +498,17 @@ class Expander {
     if (y == 2) return x * x;
     if (y == -1) return c(1) / x;
     if (y == 0.5) return root(x);
-    if (std::abs(y) > kMost || 2 * y != std::trunc(2 * y)) return {};
-    const bool short_enough = y == 3 || y == 4 || y == -0.5;
+    if (std::abs(y) > kMost || 4 * y != std::trunc(4 * y)) return {};
+    const bool short_enough = y == 3 || y == 4 || y == -0.5 || y == 0.25 || y == 0.75;
     if (is_f32() && (strict() || !short_enough))
       return cast(type_, wide().constant_power(cast(DType::kF64, x), y));
     const int n = static_cast<int>(std::abs(y));
-    const bool half = std::abs(y) != n;
+    const int quarters = static_cast<int>(4 * std::abs(y)) % 4;
     // Negative whole powers are those of the reciprocal, which several of them share.
-    if (!half) return whole_power(y < 0 ? c(1) / x : x, n);
-    const Expr up = n == 0 ? root(x) : whole_power(abs(x), n) * root(x);
+    if (quarters == 0) return whole_power(y < 0 ? c(1) / x : x, n);
+    const Expr half = root(x);
+    Expr up = quarters == 2 ? half : quarters == 1 ? root(half) : half * root(half);
+    if (n != 0) up = whole_power(abs(x), n) * up;
     return y < 0 ? c(1) / up : up;
   }
 
