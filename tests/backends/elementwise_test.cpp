@@ -606,6 +606,46 @@ TEST_CASE(
   }
 }
 
+TEST_CASE(
+    "backends/elementwise: expm1 and log1p of f32 to two units of the last place, on every "
+    "instruction set") {
+  Generator g(22);
+  std::vector<float> x = {0,       -0.0f,    NAN,       INFINITY,     -INFINITY,  1e-30f,
+                          -1e-40f, 88.7f,    88.73f,    3e38f,        -1,         -17,
+                          -19,     -104,     -3e38f,    0.35f,        -0.29f,     1,
+                          -0.5f,   0x1p-24f, -0x1p-25f, -0.99999994f, -1.0000001f};
+  while (x.size() < 20003) {
+    const double scale = std::ldexp(1.0, static_cast<int>(g.integer(-30, 7)));
+    x.push_back(static_cast<float>(g.real(-1.0, 1.5) * scale));
+  }
+  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa > cpu_info().isa) continue;
+    std::vector<float> got(x.size());
+    const auto check = [&](cpu::Fn fn, double (*exact)(double)) {
+      cpu::elementwise_fn(fn, DType::kF32, isa)(
+          {{x.data()}, {1}, got.data(), static_cast<int64_t>(got.size()), nullptr});
+      double worst = 0;
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double want = exact(static_cast<double>(x[i]));
+        const auto rounded = static_cast<float>(want);
+        if (std::isnan(rounded) || std::isinf(rounded)) {
+          CHECK((std::isnan(rounded) ? std::isnan(got[i]) : got[i] == rounded));
+          continue;
+        }
+        CHECK(std::signbit(got[i]) == std::signbit(rounded));
+        const float magnitude = std::abs(rounded);
+        const double unit = std::nextafter(magnitude, INFINITY) - magnitude;
+        worst = std::max(worst, std::abs(got[i] - want) / unit);
+      }
+      CAPTURE(static_cast<int>(isa));
+      CAPTURE(static_cast<int>(fn));
+      CHECK(worst <= 2);
+    };
+    check(cpu::Fn::kExpm1, std::expm1);
+    check(cpu::Fn::kLog1p, std::log1p);
+  }
+}
+
 /// Adds one to the last element of what another implementation computes.
 class OffByOne final : public Kernel {
  public:

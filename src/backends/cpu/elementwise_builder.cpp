@@ -49,6 +49,8 @@ constexpr Row kRows[] = {
     {"HardSigmoid", Fn::kHardSigmoid, 1, false, 2},
     {"HardSwish", Fn::kHardSwish, 1},
     {"Swish", Fn::kSwish, 1, false, 1},
+    {"Elu", Fn::kElu, 1, false, 1},
+    {"Softplus", Fn::kSoftplus, 1},
     {"Not", Fn::kNot, 1},
     {"BitwiseNot", Fn::kBitwiseNot, 1},
     {"IsNaN", Fn::kIsNan, 1, true},
@@ -198,8 +200,12 @@ std::optional<Fn> fn_of(loop::Op op, DType type) {
       return Fn::kReciprocal;
     case loop::Op::kExp:
       return Fn::kExp;
+    case loop::Op::kExpm1:
+      return Fn::kExpm1;
     case loop::Op::kLog:
       return Fn::kLog;
+    case loop::Op::kLog1p:
+      return Fn::kLog1p;
     case loop::Op::kTanh:
       return Fn::kTanh;
     case loop::Op::kErf:
@@ -256,8 +262,10 @@ loop::Expr composed(const loop::Expr& e) {
     case Op::kOnePlusErf:
       return select(lt(x, c(least_one_plus_erf(e.type()))), c(0), erf(x) + c(1));
     case Op::kExpm1:  // tanh(x/2) = (e^x - 1) / (e^x + 1): no cancellation
+      if (e.type() == DType::kF32) return {};
       return tanh(x * c(0.5)) * (exp(x) + c(1));
     case Op::kLog1p: {  // Kahan's correction of the rounded sum
+      if (e.type() == DType::kF32) return {};
       const Expr w = x + c(1);
       return select(eq(w, c(1)), x, log(w) * (x / (w - c(1))));
     }

@@ -261,8 +261,7 @@ class ConvBound final : public BoundKernel {
     const BoundOperand y = squeezed.y.operand();
     // Functions of one operand go along anywhere; other operands must lie like the result.
     // (Behind its row-major kernel the library does them slowly: there the epilogue is faster.)
-    bool out = spec.numerics != Numerics::kStrict && !row_major_ &&
-               !(by_sgemm_ && lost_behind_sgemm(spec, plan.mapped));
+    bool out = spec.numerics != Numerics::kStrict && !row_major_;
     if (!plan.mapped.binaries.empty()) {
       out &= y_last_;
       for (const ConvRegion& r : regions_) out &= r.c1 - r.c0 == squeezed.problem.out_channels;
@@ -294,11 +293,8 @@ class ConvBound final : public BoundKernel {
     if (!epilogue_.empty()) tiles_ = Epilogue::Tiles(epilogue_, context);
   }
 
-  /// Whether regions and functions may be what they are where the library multiplies by its sgemm.
-  bool suits_sgemm(const StepSpec& spec) const {
-    return by_sgemm_ ||
-           ((cut_alike_ || (by_shape_ && !by_rows)) && !lost_behind_sgemm(spec, mapped_));
-  }
+  /// Whether regions may be what they are where the library multiplies by its sgemm.
+  bool suits_sgemm() const { return by_sgemm_ || cut_alike_ || (by_shape_ && !by_rows); }
 
   /// False: the library multiplies by its sgemm, and that was not known.
   bool build(const StepSpec& spec, const BindContext& context, const Plan& plan,
@@ -338,7 +334,7 @@ class ConvBound final : public BoundKernel {
         if (staged(variant))
           y_bytes = std::max(y_bytes, element_count(y_dims) * element_size(written_));
         scratchpad = std::max(scratchpad, make_primitive(spec, s, variant));
-        if (variant.by_sgemm && !suits_sgemm(spec)) return false;
+        if (variant.by_sgemm && !suits_sgemm()) return false;
         variants_.push_back(std::move(variant));
       }
       Variant& variant = variants_[v];

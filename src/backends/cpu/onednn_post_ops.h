@@ -24,12 +24,10 @@ struct MappedPostOps {
   bool empty() const { return count == 0; }
 };
 
-/// The longest prefix that oneDNN can do, and but for Clip does with NaN what the operators do,
-/// except in fast numerics. With `stores_bf16` a Cast to that at the end is done too: it is the
-/// type the primitive writes. Channels of the result are axis 1.
+/// The longest prefix that oneDNN can do as fast as an Epilogue, and but for Clip does with NaN
+/// what the operators do, except in fast numerics. With `stores_bf16` a Cast to that at the end is
+/// done too: it is the type the primitive writes. Channels of the result are axis 1.
 MappedPostOps map_post_ops(const StepSpec& spec, bool stores_bf16 = false);
-/// Whether that is not so of these where the library multiplies by its sgemm.
-bool lost_behind_sgemm(const StepSpec& spec, const MappedPostOps& mapped);
 /// The input whose Add the library can do in place of it (MappedPostOps::in_place), or none.
 std::optional<uint32_t> summed_in_place(const StepSpec& spec, const MappedPostOps& mapped);
 /// The chain as an attribute, for a result (or a part of it) of descriptor `dst`.

@@ -27,6 +27,20 @@ XC_INLINE V clamp(V x, double low, double high) {
   return h < above ? h : above;
 }
 
+XC_INLINE F32 vec_abs(F32 x) {
+  return bits_as<F32>(bits_as<I32>(x) & 0x7fffffff);
+}
+XC_INLINE F32 with_sign_of(F32 magnitude, F32 x) {
+  return bits_as<F32>(bits_as<I32>(magnitude) | (bits_as<I32>(x) & INT32_MIN));
+}
+XC_INLINE F64 vec_abs(F64 x) {
+  return bits_as<F64>(bits_as<Vec<int64_t>>(x) & INT64_MAX);
+}
+XC_INLINE F64 with_sign_of(F64 magnitude, F64 x) {
+  using I = Vec<int64_t>;
+  return bits_as<F64>(bits_as<I>(magnitude) | (bits_as<I>(x) & INT64_MIN));
+}
+
 /// e^x = 2^k e^r, k whole; q: e^r = 1 + r (1 + r q).
 struct ReducedExp {
   F32 k, r, q;
@@ -112,39 +126,61 @@ XC_INLINE F64 exp(F64 x) {
   return exp_f64(x);
 }
 
-XC_INLINE F32 log(F32 x) {
-  constexpr float kP[] = {
-      0.33333313093008431727f,  -0.25000010548262069943f, 0.20002091323362039521f,
-      -0.16667937041065701817f, 0.1422000007147701327f,   -0.1240674260294945447f,
-      0.11886220112965447374f,  -0.11668625471216991314f, 0.067425073346299036536f};
+/// x = 2^k m, m in [sqrt(1/2), sqrt(2)), of a number above 0.
+struct SplitFloat {
+  F32 k, m;
+};
+XC_INLINE SplitFloat split(F32 x) {
   const I32 tiny = x < 0x1p-126f;
   const F32 normal = tiny ? x * 0x1p23f : x;
   // Unsigned: x may be negative, where the bits minus the constant leave the range of int.
   const I32 offset = bits_as<I32>(bits_as<U32>(normal) - 0x3f3504f3u);
   const I32 exponent = offset >> 23;
   const F32 m = bits_as<F32>(bits_as<U32>(normal) - (bits_as<U32>(exponent) << 23));
-  const F32 k = __builtin_convertvector(exponent, F32) - (tiny ? splat<F32>(23.0f) : F32{});
-  const F32 f = m - 1.0f;
+  return {__builtin_convertvector(exponent, F32) - (tiny ? splat<F32>(23.0f) : F32{}), m};
+}
+/// k ln 2 + log(1 + f), 1 + f in [sqrt(1/2), sqrt(2)).
+XC_INLINE F32 log_of(F32 k, F32 f) {
+  constexpr float kP[] = {
+      0.33333313093008431727f,  -0.25000010548262069943f, 0.20002091323362039521f,
+      -0.16667937041065701817f, 0.1422000007147701327f,   -0.1240674260294945447f,
+      0.11886220112965447374f,  -0.11668625471216991314f, 0.067425073346299036536f};
   const F32 f2 = f * f;
   const F32 tail = mad(k, splat<F32>(-2.12194440e-4f), f2 * f * polynomial(f, kP));
-  F32 result = mad(k, splat<F32>(0.693359375f), f + mad(f2, splat<F32>(-0.5f), tail));
+  return mad(k, splat<F32>(0.693359375f), f + mad(f2, splat<F32>(-0.5f), tail));
+}
+XC_INLINE F32 log(F32 x) {
+  const SplitFloat parts = split(x);
+  F32 result = log_of(parts.k, parts.m - 1.0f);
   result = x == __builtin_inff() ? x : result;
   result = x == 0.0f ? splat<F32>(-__builtin_inff()) : result;
   return x >= 0.0f ? result : splat<F32>(__builtin_nanf(""));
 }
-
-XC_INLINE F32 vec_abs(F32 x) {
-  return bits_as<F32>(bits_as<I32>(x) & 0x7fffffff);
+/// log(1 + x): what 1 + x loses by rounding goes back in.
+XC_INLINE F32 log1p(F32 x) {
+  const F32 u = x + 1.0f;
+  const SplitFloat parts = split(u);
+  const F32 lost = x < 1.0f ? x - (u - 1.0f) : 1.0f - (u - x);
+  F32 result = log_of(parts.k, (parts.m - 1.0f) + scale(lost, -parts.k));
+  result = x == __builtin_inff() ? x : result;
+  result = x == -1.0f ? splat<F32>(-__builtin_inff()) : result;
+  result = x == 0.0f ? x : result;  // -0 stays
+  return x >= -1.0f ? result : splat<F32>(__builtin_nanf(""));
 }
-XC_INLINE F32 with_sign_of(F32 magnitude, F32 x) {
-  return bits_as<F32>(bits_as<I32>(magnitude) | (bits_as<I32>(x) & INT32_MIN));
+/// log(1 + x) for x from 0 to 1, where nothing has to be rounded in front of the polynomial.
+XC_INLINE F32 log1p_of_share(F32 x) {
+  const I32 large = x > 0x1.a8279ap-2f;  // 1 + x beyond sqrt(2)
+  return log_of(large ? splat<F32>(1.0f) : F32{}, large ? (x - 1.0f) * 0.5f : x);
 }
-XC_INLINE F64 vec_abs(F64 x) {
-  return bits_as<F64>(bits_as<Vec<int64_t>>(x) & INT64_MAX);
+XC_INLINE F32 softplus(F32 x) {
+  return max_nan(x, F32{}) + log1p_of_share(exp(-vec_abs(x)));
 }
-XC_INLINE F64 with_sign_of(F64 magnitude, F64 x) {
-  using I = Vec<int64_t>;
-  return bits_as<F64>(bits_as<I>(magnitude) | (bits_as<I>(x) & INT64_MIN));
+/// e^x - 1.
+XC_INLINE F32 expm1(F32 x) {
+  const ReducedExp e = reduced_exp(clamp(x, -18.0f, 88.9f));
+  const F32 s = scale(splat<F32>(0.5f), e.k);
+  const F32 result = 2.0f * mad(s, mad(e.r * e.r, e.q, e.r), s - 0.5f);
+  return x == 0.0f ? x : result;  // -0 stays
 }
 
 /// Of normal numbers above 0.
@@ -326,12 +362,6 @@ XC_INLINE F32 acos(F32 x) {
   return mad(halves, splat<F32>(kHalfPi), asin_near_0(s, z, halves * kHalfPiRest));
 }
 
-/// log(1 + x) for x >= 0: that of the rounded sum, and what rounding has lost.
-XC_INLINE F32 log1p(F32 x) {
-  const F32 sum = x + 1.0f;
-  const F32 lost = x - (sum - 1.0f);
-  return sum < __builtin_inff() ? log(sum) + lost / sum : log(sum);
-}
 constexpr float kLn2 = 0.693147180559945309417f;
 /// Beyond, a^2 + 1 is a^2 in f32.
 constexpr float kSquareAlone = 0x1p13f;
