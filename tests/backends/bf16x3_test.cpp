@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "backends/cpu/bf16x3_product.h"
-#include "backends/cpu/pointwise_conv.h"
+#include "backends/cpu/product_conv.h"
 #include "backends/step_harness.h"
 
 namespace xc {
@@ -265,7 +265,7 @@ TEST_CASE("backends/bf16x3: 1x1 convolutions between channels-last images") {
     const Problem p = pointwise(g, x, 300);
     if (cpu::bf16x3_fns()) {
       const Node node = node_of(p);
-      CHECK(cpu::PointwiseConv::create(spec_of(p, node, {})) != nullptr);
+      CHECK(cpu::ProductConv::create(spec_of(p, node, {})) != nullptr);
     }
     check_row("onednn.conv", p, {1e-5, 1e-4});
     check_threads("onednn.conv", p);

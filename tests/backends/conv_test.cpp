@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "backends/cpu/plane_conv.h"
+#include "backends/cpu/product_conv.h"
 #include "backends/cpu/vector/conv_row_fn.h"
 #include "backends/cpu/vector/depthwise_row_fn.h"
 #include "backends/cpu/vector/plane_row_fn.h"
@@ -621,6 +622,23 @@ TEST_CASE("backends/conv: the same bits for 1 to 4 threads, in both orders") {
     check_threads("onednn.conv", p);
     p.constant = {};
     check_threads("onednn.conv", p);
+  }
+}
+
+TEST_CASE("backends/conv: along one axis, with more weights than the second-level cache holds") {
+  Generator g(64);
+  const int64_t out = cpu_info().l2_bytes / (4 * 4 * 256) + 8;
+  for (const Case& c :
+       {Case{{1, 256, 140}, out, {4}, 1, {2}}, Case{{1, 256, 139}, out, {4}, 1, {2}, {1, 2}},
+        Case{{1, 256, 1, 96}, out, {1, 4}, 1, {1, 1}},
+        Case{{2, 256, 132, 1}, out, {4, 1}, 1, {2, 1}}, Case{{2, 256, 272}, out, {4}, 1, {4}}}) {
+    const Problem p = conv(g, c);
+    INFO(to_text(c.x) << " " << to_text(p.inputs[1].dims()));
+    if (cpu_info().isa >= Isa::kAvx512)
+      CHECK(cpu::ProductConv::create(spec_of(p, node_of(p), {})) != nullptr);
+    check_row("onednn.conv", p, {1e-5, 1e-4});
+    check_threads("onednn.conv", p);
+    if (c.x[0] == 1) check_functions_behind("onednn.conv", p, {1e-5, 1e-4});
   }
 }
 

@@ -2,19 +2,24 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "base/checked.h"
 
 namespace xc::cpu {
 
 DenseLeft::DenseLeft(const BoundOperand& left, int64_t element_bytes, size_t operands,
-                     std::shared_ptr<const BoundKernel> inner)
+                     std::shared_ptr<const BoundKernel> inner, std::optional<Place> place)
     : operands_(operands),
-      copy_(left.dims, left.strides, contiguous_strides(Dims(left.dims.begin(), left.dims.end())),
+      offset_(place ? place->offset * element_bytes : 0),
+      has_zeros_(place && place->elements != element_count(left.dims)),
+      copy_(left.dims, left.strides,
+            place ? place->strides : contiguous_strides(Dims(left.dims.begin(), left.dims.end())),
             element_bytes),
       inner_(std::move(inner)) {
   XC_CHECK(operands_ <= kMostOperands);
-  inner_at_ = align_up(checked_mul(element_count(left.dims), element_bytes), 64);
+  inner_at_ =
+      align_up(checked_mul(place ? place->elements : element_count(left.dims), element_bytes), 64);
   tasks = inner_->tasks;
   scratch_bytes = inner_->scratch_bytes;
   shared_bytes = checked_add(inner_at_, inner_->shared_bytes);
@@ -34,7 +39,9 @@ void DenseLeft::with_dense(const StepArgs& args, F&& f) const {
 }
 
 void DenseLeft::start(const StepArgs& args) const {
-  copy_.run(args.buffers[0], args.shared);
+  auto* const copy = static_cast<std::byte*>(args.shared);
+  if (has_zeros_) std::memset(copy, 0, static_cast<size_t>(inner_at_));
+  copy_.run(args.buffers[0], copy + offset_);
   if (inner_->shared_bytes > 0)
     with_dense(args, [&](const StepArgs& dense) { inner_->start(dense); });
 }

@@ -33,7 +33,7 @@
 #include "backends/cpu/onednn_conv.h"
 #include "backends/cpu/onednn_post_ops.h"
 #include "backends/cpu/plane_conv.h"
-#include "backends/cpu/pointwise_conv.h"
+#include "backends/cpu/product_conv.h"
 #include "backends/cpu/row_conv.h"
 
 namespace xc::cpu {
@@ -565,7 +565,7 @@ class ConvKernel : public Kernel {
     plan_ = std::move(*plan);
     plan_.rounded = rounded;
     const bool f32 = !rounded && spec.inputs[0].dtype == DType::kF32;
-    if (f32) pointwise_ = PointwiseConv::create(spec);
+    if (f32) product_ = ProductConv::create(spec);
     if (f32) few_pixels_.emplace(spec, plan_.whole);
     if (f32) stand_in_.emplace(spec);
     if (f32 && spec.attrs().get_int("group", 1) > 1) planes_.emplace(spec);
@@ -580,7 +580,7 @@ class ConvKernel : public Kernel {
       return bind_empty_conv(spec_, context, plan_.whole);
     if (auto bound = planes_ ? planes_->bind(context) : nullptr) return bound;
     std::shared_ptr<BoundKernel> bound;
-    if (pointwise_) bound = pointwise_->bind(context);
+    if (product_) bound = product_->bind(context);
     if (!bound && few_pixels_) bound = few_pixels_->bind(context);
     if (!bound && stand_in_) bound = stand_in_->bind(context);
     if (!bound) bound = std::make_shared<ConvBound>(spec_, context, plan_, store_);
@@ -590,14 +590,14 @@ class ConvKernel : public Kernel {
   bool takes_rows() const override { return store_.constant(); }
   void forget_weights() {
     store_.forget();
-    if (pointwise_) pointwise_->forget_weights();
+    if (product_) product_->forget_weights();
     if (few_pixels_) few_pixels_->forget_weights();
   }
 
  private:
   StepSpec spec_;
   Plan plan_;
-  std::unique_ptr<PointwiseConv> pointwise_;
+  std::unique_ptr<ProductConv> product_;
   std::optional<FewPixelConv> few_pixels_;
   std::optional<StandInConv> stand_in_;
   std::optional<PlaneConv> planes_;
