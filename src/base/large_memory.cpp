@@ -21,7 +21,8 @@ void* allocate_large(int64_t bytes) {
 #ifdef MADV_HUGEPAGE
   // Advice only: a kernel without them says no, and nothing changes.
   if (data && bytes >= kHugePage)
-    (void)madvise(data, static_cast<size_t>(bytes / kHugePage * kHugePage), MADV_HUGEPAGE);
+    (void)madvise(data, static_cast<size_t>((bytes + kHugePage / 2) / kHugePage * kHugePage),
+                  MADV_HUGEPAGE);
 #endif
   return data;
 }

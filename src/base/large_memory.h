@@ -9,7 +9,7 @@ namespace xc {
 /// on it asks for those: a core that streams through memory then has twice as many bytes on their
 /// way (4 KiB pages end the hardware's prefetches, and in a virtual machine each costs two walks of
 /// tables), and touching them first costs fewer faults. What follows the last whole one stays
-/// small.
+/// small where it is less than half of one.
 void* allocate_large(int64_t bytes);
 
 }  // namespace xc
