@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <span>
 #include <unordered_set>
 
@@ -67,20 +68,44 @@ std::vector<ValueId> in_groups(const Graph& graph, const Node& node, Patch& patc
   return {sums ? e.narrowed(values[0]) : values[0]};
 }
 
-/// ReduceMax or ReduceMin of bytes: of i32, whose order is theirs. That of no elements is the least
-/// or largest of the type.
+/// A wider type that has kernels, and the least and the largest number of one that has none.
+struct Widened {
+  DType type;
+  double low, high;
+};
+std::optional<Widened> widened_integer(DType type) {
+  switch (type) {
+    case DType::kBool:
+      return Widened{DType::kI32, 0, 1};
+    case DType::kI8:
+      return Widened{DType::kI32, -0x1p7, 0x1p7 - 1};
+    case DType::kU8:
+      return Widened{DType::kI32, 0, 0x1p8 - 1};
+    case DType::kI16:
+      return Widened{DType::kI32, -0x1p15, 0x1p15 - 1};
+    case DType::kU16:
+      return Widened{DType::kI32, 0, 0x1p16 - 1};
+    case DType::kU32:
+      return Widened{DType::kI64, 0, 0x1p32 - 1};
+    default:
+      return std::nullopt;
+  }
+}
+
+/// ReduceMax or ReduceMin of other integers than i32 and i64: of a wider type, whose order is
+/// theirs. That of no elements is the least or largest of the type.
 std::vector<ValueId> of_integers(const Graph& graph, const Node& node, Patch& patch) {
   Expansion e(graph, node, patch);
   const DType type = e.dtype(0);
-  const bool is_bool = type == DType::kBool;
-  const double low = type == DType::kI8 ? -128 : 0, high = is_bool ? 1 : low + 255;
-  Node wide{.op = node.op, .name = node.name};
-  wide.attrs = node.attrs;
-  wide.inputs = node.inputs;
-  wide.inputs[0] = e.cast(e.in(0), type, DType::kI32);
-  const ValueId bounded = e.add("Clip", {patch.add_node(std::move(wide), 1)[0],
-                                         e.scalar(low, DType::kI32), e.scalar(high, DType::kI32)});
-  return {e.cast(bounded, DType::kI32, type)};
+  const Widened wide = *widened_integer(type);
+  Node reduced{.op = node.op, .name = node.name};
+  reduced.attrs = node.attrs;
+  reduced.inputs = node.inputs;
+  reduced.inputs[0] = e.cast(e.in(0), type, wide.type);
+  const ValueId bounded =
+      e.add("Clip", {patch.add_node(std::move(reduced), 1)[0], e.scalar(wide.low, wide.type),
+                     e.scalar(wide.high, wide.type)});
+  return {e.cast(bounded, wide.type, type)};
 }
 
 /// Results per channel of a depthwise convolution with constant weights, where it pays to copy its
@@ -126,9 +151,7 @@ ExpandFn form_of(const Graph& graph, const Node& node) {
     return in_groups;
   if (op == "Conv" && results_per_channel(graph, node) > 1) return of_copied_channels;
   const bool extreme = op == "ReduceMax" || op == "ReduceMin";
-  if (extreme && contains(type_set({DType::kU8, DType::kI8, DType::kBool}),
-                          graph.value(node.inputs[0]).type.dtype))
-    return of_integers;
+  if (extreme && widened_integer(graph.value(node.inputs[0]).type.dtype)) return of_integers;
   return nullptr;
 }
 

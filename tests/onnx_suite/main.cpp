@@ -62,7 +62,8 @@ struct Result {
   Outcome outcome = Outcome::kFailed;
   std::string reason;
   Distance distance;
-  int64_t compiled = 0;  ///< regions
+  int64_t compiled = 0;                ///< regions
+  std::vector<std::string> reference;  ///< operators of steps on reference kernels
 };
 
 /// The first line of a message, without what would break a line of a list.
@@ -97,6 +98,17 @@ bool runs_vendor(const nlohmann::json& explained) {
       explained["kernel"].get<std::string>().starts_with("onednn"))
     return true;
   return explained.is_structured() && std::any_of(explained.begin(), explained.end(), runs_vendor);
+}
+
+/// Operators of the steps that run on reference kernels, bodies included.
+void find_reference(const nlohmann::json& program, std::vector<std::string>& out) {
+  for (const nlohmann::json& step : program.value("steps", nlohmann::json::array())) {
+    const std::string kernel = step.value("kernel", "");
+    if (kernel == "reference" || kernel.ends_with(".reference"))
+      out.push_back(step.value("op", ""));
+  }
+  for (const nlohmann::json& body : program.value("bodies", nlohmann::json::array()))
+    find_reference(body, out);
 }
 
 /// A run that may not allocate, after one that left what it needs, is refused or asks for nothing.
@@ -152,6 +164,7 @@ Result run_test(const TestCase& test, const std::shared_ptr<Engine>& engine, con
       if (test.op != "RoiAlign") check_no_alloc(session, data.inputs);
       out.compiled = session.counters().compiled_regions;
     }
+    find_reference(nlohmann::json::parse(session.explain({}, true)), out.reference);
     out.outcome = Outcome::kPassed;
   } catch (const std::exception& error) {
     out.reason = one_line(error.what());
@@ -289,7 +302,8 @@ void write_results(const std::string& path, const std::vector<TestCase>& tests,
                          {"passed", results[i].outcome == Outcome::kPassed ||
                                         results[i].reason.starts_with("random")},
                          {"relative", results[i].distance.relative},
-                         {"ulp", results[i].distance.ulp}};
+                         {"ulp", results[i].distance.ulp},
+                         {"reference", results[i].reference}};
   std::ofstream(path) << rows.dump(1) << "\n";
 }
 

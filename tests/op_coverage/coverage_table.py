@@ -3,8 +3,9 @@
 
 BUILD has what xc_onnx_suite wrote: onnx_suite.off.1.json, op_coverage.off.json and op_coverage/. An operator needs tests
 that pass of its meaning (the standard's or a seed), with symbolic dims, with a dim of 0, with each type it claims, and
-of its errors. What it lacks must be a line of gaps.txt, with a reason; a line that is not needed fails as well. The table
-in README.md is compared but for its numbers, which --bless writes as they were measured.
+of its errors. What it lacks must be a line of gaps.txt, with a reason; a line that is not needed fails as well. So it is with
+reference.txt: what ran on reference kernels without the JIT. The table in README.md is compared but for its numbers, which
+--bless writes as they were measured.
 """
 
 from __future__ import annotations
@@ -30,6 +31,39 @@ def read_gaps() -> dict[tuple[str, str], str]:
             op, facet, reason = line.split(maxsplit=2)
             gaps[op, facet] = reason
     return gaps
+
+
+def read_reference() -> dict[str, set[str]]:
+    """Per operator the inputs' types, as INPUT:TYPE, of lines "operator INPUT:TYPE,TYPE... reason"."""
+    listed = defaultdict(set)
+    for line in (HERE / "reference.txt").read_text().splitlines():
+        if line and not line.startswith("#"):
+            op, kinds, _reason = line.split(maxsplit=2)
+            k, names = kinds.split(":")
+            listed[op] |= {f"{k}:{name}" for name in names.split(",")}
+    return listed
+
+
+def on_reference(build: Path) -> dict[str, set[str]]:
+    """The same of tests with a converted input, KIND/NAME_INPUT_TYPE, with steps on reference kernels."""
+    found = defaultdict(set)
+    for name, result in json.loads((build / "op_coverage.off.json").read_text()).items():
+        if name.startswith("type/") and result["reference"]:
+            k, kind = name.rsplit("_", 2)[1:]
+            found[result["op"]].add(f"{k}:{kind}")
+    return found
+
+
+def wrong_references(build: Path) -> list[str]:
+    """Nothing below AVX-512, without whose instructions some kernels are not there."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if not cpuinfo.exists() or "avx512f" not in cpuinfo.read_text():
+        return []
+    found, listed = on_reference(build), read_reference()
+    return [f"{op}: {kind} runs on the reference kernel; give it one or a reason to reference.txt"
+            for op in sorted(found) for kind in sorted(found[op] - listed[op])] + \
+           [f"{op}: {kind} has a kernel: take it off reference.txt"
+            for op in sorted(listed) for kind in sorted(listed[op] - found[op])]
 
 
 def collect(build: Path):
@@ -115,6 +149,7 @@ def main(build: Path, bless: bool) -> int:
         wrong += [f"{op}: {facet} has evidence: take it off gaps.txt"
                   for gap_op, facet in gaps if gap_op == op and facet not in missing]
     wrong += [f"{op}: gaps.txt names no operator" for op, _ in gaps if op not in claims]
+    wrong += wrong_references(build)
     readme = HERE / "README.md"
     head, now = readme.read_text().split(RULER)
     wanted = "\n" + table(claims, passed, types, errors, gaps)

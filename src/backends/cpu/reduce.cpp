@@ -51,9 +51,9 @@ bool is_sum(Fold fold) {
 }
 
 /// Squares of bf16 numbers leave the range of f32, their root does not; what is made of sums of
-/// integers does not show that they wrap around, but in 64 bits.
+/// integers does not show that they wrap around, but in 64 bits. Other types have no loops.
 DType compute_type_of(const Row& row, DType type) {
-  if (is_integer(type) && row.post != Post::kNone) return DType::kI64;
+  if (is_integer(type) && (row.post != Post::kNone || type != DType::kI32)) return DType::kI64;
   if (type == DType::kBF16 && row.post == Post::kRoot) return DType::kF64;
   return loop::value_type(type);
 }
@@ -436,7 +436,7 @@ class ReduceBound final : public BoundKernel {
         apply(int32_t{});
         break;
       default:
-        if (row_.post != Post::kNone)
+        if (row_.post != Post::kNone || views_.outputs[0].dtype != DType::kI64)
           return store_made(reinterpret_cast<const int64_t*>(values), n, loops.count, to, stride);
         apply(int64_t{});
         break;
@@ -467,7 +467,9 @@ class ReduceBound final : public BoundKernel {
     const DType type = views_.outputs[0].dtype;
     for (int64_t i = 0; i < n; ++i) {
       const auto sum = static_cast<double>(sums[i]);
-      if (row_.post == Post::kMean)
+      if (row_.post == Post::kNone)
+        store_wrapped(to, type, i * stride, sums[i]);
+      else if (row_.post == Post::kMean)
         store_wrapped(to, type, i * stride, count == 0 ? 0 : sums[i] / count);
       else
         store_double(to, type, i * stride,
@@ -496,8 +498,11 @@ Verdict supports(const StepSpec& spec) {
   const DType compute = compute_type_of(row_of(*spec.op), type);
   if (!fold_fns(row_of(*spec.op).fold, compute, cpu_info().isa).rows)
     return Verdict::no(fmt::format("no inner loop for elements of type {}", name(type)));
+  // Of u64 what wraps around has the same bits.
+  const Row& row = row_of(*spec.op);
+  const bool wraps = row.post == Post::kNone && (row.fold == Fold::kSum || row.fold == Fold::kProd);
   if (is_integer(type) && type != compute &&
-      (type == DType::kU64 || !cast_fn(type, compute, cpu_info().isa)))
+      ((type == DType::kU64 && !wraps) || !cast_fn(type, compute, cpu_info().isa)))
     return Verdict::no(fmt::format("no sums of {} in 64 bits", name(type)));
   if (spec.inputs[0].dims.size() > kMaxAxes) return Verdict::no("too many axes");
   return Verdict::ok();
