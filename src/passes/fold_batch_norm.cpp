@@ -65,6 +65,18 @@ Tensor scaled(const Tensor& weights, const std::vector<double>& scale, bool tran
   return out;
 }
 
+/// Weights [k, n] (`rows`: [n, k]) of a product with the columns of its result scaled.
+Tensor scaled_columns(const Tensor& weights, const std::vector<double>& scale, bool rows) {
+  const Tensor from = weights.to_contiguous();
+  Tensor out(from.dtype(), from.dims());
+  const int64_t inner = from.dims()[1];
+  for (int64_t i = 0; i < from.count(); ++i)
+    store_double(out.data(), out.dtype(), i,
+                 load_double(from.data(), from.dtype(), i) *
+                     scale[static_cast<size_t>(rows ? i / inner : i % inner)]);
+  return out;
+}
+
 /// [C, 1, 1...] of `type`, which broadcasts along axis 1 of `rank` axes.
 Tensor per_channel(const std::vector<double>& values, DType type, size_t rank) {
   Dims dims(rank - 1, 1);
@@ -84,7 +96,8 @@ class BatchNorms {
     for (NodeId id : graph_.order()) {
       const Node& norm = graph_.node(id);
       if (const std::optional<Affine> affine = inference_affine(graph_, norm))
-        if (into_weights(id, norm, *affine) || into_elements(id, norm, *affine))
+        if (into_weights(id, norm, *affine) || into_product(id, norm, *affine) ||
+            into_elements(id, norm, *affine))
           context_.count("fold-batch-norm");
     }
     const bool changed = !patch_.empty();
@@ -130,6 +143,113 @@ class BatchNorms {
     patch_.replace(norm.outputs[0], add_typed(graph_, patch_, std::move(now), 1)[0]);
     patch_.remove(id);
     patch_.remove(conv_id);
+    return true;
+  }
+
+  /// The node that makes `value`, where nothing else reads that.
+  NodeId only_maker(ValueId value) const {
+    return graph_.only_user(users_, value) == kNone ? kNone : graph_.value(value).producer;
+  }
+  /// Whether it is a constant of one number per channel, along the last axis.
+  bool is_per_column(ValueId value, int64_t channels) const {
+    const Tensor& t = graph_.value(value).constant;
+    return t && is_float(t.dtype()) && t.count() == channels && t.rank() > 0 &&
+           t.dims().back() == channels;
+  }
+
+  bool ends_with(ValueId value, int64_t channels) const {
+    const auto& dims = graph_.value(value).type.dims;
+    return dims && !dims->empty() && dims->back() == Dim(channels);
+  }
+
+  /// MatMul or Gemm by constant weights, then, where there are such, a sum with a constant and a
+  /// Reshape or Flatten that leaves the columns alone.
+  struct Product {
+    NodeId node = kNone, sum = kNone, reshape = kNone;
+    bool rows = false;         ///< weights are [columns, terms]
+    std::vector<double> bias;  ///< of everything, per column
+  };
+  std::optional<Product> product_in_front(ValueId value, int64_t channels) const {
+    Product out;
+    out.bias.assign(static_cast<size_t>(channels), 0);
+    const auto add = [&](ValueId constant, double factor) {
+      const std::vector<double> values = graph_.value(constant).constant.to_doubles();
+      for (size_t c = 0; c < values.size(); ++c) out.bias[c] += factor * values[c];
+    };
+    NodeId maker = only_maker(value);
+    if (maker != kNone &&
+        (is_op(graph_.node(maker), "Reshape") || is_op(graph_.node(maker), "Flatten"))) {
+      out.reshape = maker;
+      const ValueId before = graph_.node(maker).inputs[0];
+      maker = ends_with(before, channels) ? only_maker(before) : kNone;
+    }
+    if (maker != kNone && is_op(graph_.node(maker), "Add")) {
+      const std::vector<ValueId>& inputs = graph_.node(maker).inputs;
+      const size_t constant = is_per_column(inputs[0], channels) ? 0 : 1;
+      if (!is_per_column(inputs[constant], channels)) return std::nullopt;
+      add(inputs[constant], 1);
+      out.sum = maker;
+      maker = only_maker(inputs[1 - constant]);
+    }
+    if (maker == kNone) return std::nullopt;
+    const Node& product = graph_.node(maker);
+    const bool gemm = is_op(product, "Gemm");
+    out.node = maker;
+    out.rows = gemm && product.attrs.get_int("transB", 0) != 0;
+    if (!gemm && !is_op(product, "MatMul")) return std::nullopt;
+    const Tensor& w = graph_.value(product.inputs[1]).constant;
+    if (!w || !is_float(w.dtype()) || w.rank() != 2 || w.dims()[out.rows ? 0 : 1] != channels)
+      return std::nullopt;
+    if (gemm && product.inputs.size() > 2 && product.inputs[2] != kNone) {
+      if (!is_per_column(product.inputs[2], channels)) return std::nullopt;
+      add(product.inputs[2], product.attrs.get_float("beta", 1));
+    }
+    return out;
+  }
+
+  /// Into the weights of the product in front, whose columns are the channels: Linear and
+  /// BatchNorm1d.
+  bool into_product(NodeId id, const Node& norm, const Affine& affine) {
+    const auto channels = static_cast<int64_t>(affine.scale.size());
+    const auto& dims = graph_.value(norm.inputs[0]).type.dims;
+    if (!dims || dims->size() != 2 || !ends_with(norm.inputs[0], channels)) return false;
+    const std::optional<Product> found = product_in_front(norm.inputs[0], channels);
+    if (!found) return false;
+    const Node& product = graph_.node(found->node);
+    const Value& weights = graph_.value(product.inputs[1]);
+    Tensor bias(weights.constant.dtype(), {channels});
+    for (int64_t c = 0; c < channels; ++c) {
+      const auto k = static_cast<size_t>(c);
+      store_double(bias.data(), bias.dtype(), c,
+                   affine.shift[k] + affine.scale[k] * found->bias[k]);
+    }
+    const auto added = [&](const OpDef* op, const std::string& name, const Attrs& attrs,
+                           std::vector<ValueId> inputs) {
+      Node now{.op = op, .name = name};
+      now.attrs = attrs;
+      now.inputs = std::move(inputs);
+      return add_typed(graph_, patch_, std::move(now), 1)[0];
+    };
+    const ValueId shift = patch_.add_constant(weights.name + ".bias", std::move(bias));
+    std::vector<ValueId> operands = {
+        product.inputs[0],
+        patch_.add_constant(weights.name + ".folded",
+                            scaled_columns(weights.constant, affine.scale, found->rows))};
+    const bool gemm = is_op(product, "Gemm");
+    Attrs attrs = product.attrs;
+    attrs.erase("beta");
+    if (gemm) operands.push_back(shift);
+    ValueId value = added(product.op, product.name, attrs, std::move(operands));
+    if (!gemm) value = added(&get_op("Add"), norm.name, {}, {value, shift});
+    if (found->reshape != kNone) {
+      const Node& reshape = graph_.node(found->reshape);
+      std::vector<ValueId> inputs = reshape.inputs;
+      inputs[0] = value;
+      value = added(reshape.op, reshape.name, reshape.attrs, std::move(inputs));
+    }
+    patch_.replace(norm.outputs[0], value);
+    for (const NodeId node : {id, found->reshape, found->sum, found->node})
+      if (node != kNone) patch_.remove(node);
     return true;
   }
 
