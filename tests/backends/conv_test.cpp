@@ -640,6 +640,10 @@ TEST_CASE("backends/conv: along one axis, with more weights than the second-leve
     check_threads("onednn.conv", p);
     if (c.x[0] == 1) check_functions_behind("onednn.conv", p, {1e-5, 1e-4});
   }
+  const Problem none = conv(g, {{0, 256, 140}, out, {4}, 1, {2}});
+  RunOptions options;
+  options.symbolic = true;
+  CHECK(run_row(find_row("onednn.conv", "Conv"), none, options)[0].dims() == Dims{0, out, 69});
 }
 
 TEST_CASE("backends/conv: weights that the run makes, split by channels") {

@@ -157,10 +157,12 @@ ProductConv::ProductConv(const StepSpec& spec, MatMulSettings settings, bool on_
 
 std::shared_ptr<BoundKernel> ProductConv::bind(const BindContext& context) const {
   const SqueezedConv conv(spec_, context.inputs[kX], context.inputs[kW], context.outputs[0]);
+  const size_t operands = context.inputs.size() + context.outputs.size();
   std::optional<Windows> windows;
   if (!on_units_) {
     windows = windows_of(conv);
-    if (!windows || windows->count < kLeastWindows) return nullptr;
+    if (!windows || windows->count < kLeastWindows || conv.problem.batch == 0) return nullptr;
+    if (windows->copy && operands > DenseLeft::kMostOperands) return nullptr;
   }
   const ChannelsBehind turned(spec_, context, windows);
   const BoundProduct product = bound_product(turned.context(), settings_);
@@ -175,9 +177,8 @@ std::shared_ptr<BoundKernel> ProductConv::bind(const BindContext& context) const
   if (on_units_ && !weights_->for_units) return nullptr;
   auto bound = bind_packed_product(spec_, product.flat.context(), settings_, weights_, p, true);
   if (!windows || !windows->copy || !bound) return bound;
-  return std::make_shared<DenseLeft>(conv.x.operand(), 4,
-                                     context.inputs.size() + context.outputs.size(),
-                                     std::move(bound), windows->copy);
+  return std::make_shared<DenseLeft>(conv.x.operand(), 4, operands, std::move(bound),
+                                     windows->copy);
 }
 
 void ProductConv::forget_weights() {
