@@ -14,7 +14,7 @@ struct KnownRange {
   bool number = false;  ///< not NaN
 };
 
-/// Of all values of an integer type of 1 or 2 bytes.
+/// Of all values of an integer type of at most 4 bytes.
 KnownRange known_range(DType type);
 
 /// Of a float; looks so many nodes deep, for what nodes share is met once for each. `reg`: of a

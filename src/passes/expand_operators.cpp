@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "ir/patch.h"
+#include "loop/range.h"
 #include "ops/expansion.h"
 #include "ops/infer.h"
 #include "ops/op.h"
@@ -68,44 +69,27 @@ std::vector<ValueId> in_groups(const Graph& graph, const Node& node, Patch& patc
   return {sums ? e.narrowed(values[0]) : values[0]};
 }
 
-/// A wider type that has kernels, and the least and the largest number of one that has none.
-struct Widened {
-  DType type;
-  double low, high;
-};
-std::optional<Widened> widened_integer(DType type) {
-  switch (type) {
-    case DType::kBool:
-      return Widened{DType::kI32, 0, 1};
-    case DType::kI8:
-      return Widened{DType::kI32, -0x1p7, 0x1p7 - 1};
-    case DType::kU8:
-      return Widened{DType::kI32, 0, 0x1p8 - 1};
-    case DType::kI16:
-      return Widened{DType::kI32, -0x1p15, 0x1p15 - 1};
-    case DType::kU16:
-      return Widened{DType::kI32, 0, 0x1p16 - 1};
-    case DType::kU32:
-      return Widened{DType::kI64, 0, 0x1p32 - 1};
-    default:
-      return std::nullopt;
-  }
+/// A wider type that has kernels, of an integer type that has none.
+std::optional<DType> wider_integer(DType type) {
+  if (type == DType::kU32) return DType::kI64;
+  const auto narrow = type_set({DType::kBool, DType::kI8, DType::kU8, DType::kI16, DType::kU16});
+  return contains(narrow, type) ? std::optional(DType::kI32) : std::nullopt;
 }
 
 /// ReduceMax or ReduceMin of other integers than i32 and i64: of a wider type, whose order is
 /// theirs. That of no elements is the least or largest of the type.
 std::vector<ValueId> of_integers(const Graph& graph, const Node& node, Patch& patch) {
   Expansion e(graph, node, patch);
-  const DType type = e.dtype(0);
-  const Widened wide = *widened_integer(type);
+  const DType type = e.dtype(0), wide = *wider_integer(type);
+  const loop::KnownRange range =
+      type == DType::kBool ? loop::KnownRange{0, 1, true} : loop::known_range(type);
   Node reduced{.op = node.op, .name = node.name};
   reduced.attrs = node.attrs;
   reduced.inputs = node.inputs;
-  reduced.inputs[0] = e.cast(e.in(0), type, wide.type);
-  const ValueId bounded =
-      e.add("Clip", {patch.add_node(std::move(reduced), 1)[0], e.scalar(wide.low, wide.type),
-                     e.scalar(wide.high, wide.type)});
-  return {e.cast(bounded, wide.type, type)};
+  reduced.inputs[0] = e.cast(e.in(0), type, wide);
+  const ValueId bounded = e.add("Clip", {patch.add_node(std::move(reduced), 1)[0],
+                                         e.scalar(range.low, wide), e.scalar(range.high, wide)});
+  return {e.cast(bounded, wide, type)};
 }
 
 /// Results per channel of a depthwise convolution with constant weights, where it pays to copy its
@@ -151,7 +135,7 @@ ExpandFn form_of(const Graph& graph, const Node& node) {
     return in_groups;
   if (op == "Conv" && results_per_channel(graph, node) > 1) return of_copied_channels;
   const bool extreme = op == "ReduceMax" || op == "ReduceMin";
-  if (extreme && widened_integer(graph.value(node.inputs[0]).type.dtype)) return of_integers;
+  if (extreme && wider_integer(graph.value(node.inputs[0]).type.dtype)) return of_integers;
   return nullptr;
 }
 

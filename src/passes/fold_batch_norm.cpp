@@ -41,7 +41,8 @@ std::optional<Affine> inference_affine(const Graph& graph, const Node& norm) {
 }
 
 /// Weights with the slices of axis 0, or of axis 1 within each of `groups` parts of axis 0, scaled:
-/// where a convolution and a transposed one have their output channels.
+/// where a convolution and a transposed one have their output channels, and a product of rows its
+/// columns.
 Tensor scaled(const Tensor& weights, const std::vector<double>& scale, bool transposed,
               int64_t groups) {
   const Tensor from = weights.to_contiguous();
@@ -65,15 +66,12 @@ Tensor scaled(const Tensor& weights, const std::vector<double>& scale, bool tran
   return out;
 }
 
-/// Weights [k, n] (`rows`: [n, k]) of a product with the columns of its result scaled.
-Tensor scaled_columns(const Tensor& weights, const std::vector<double>& scale, bool rows) {
-  const Tensor from = weights.to_contiguous();
-  Tensor out(from.dtype(), from.dims());
-  const int64_t inner = from.dims()[1];
-  for (int64_t i = 0; i < from.count(); ++i)
-    store_double(out.data(), out.dtype(), i,
-                 load_double(from.data(), from.dtype(), i) *
-                     scale[static_cast<size_t>(rows ? i / inner : i % inner)]);
+/// What becomes of a bias per channel.
+Tensor moved(const std::vector<double>& bias, const Affine& affine, DType type) {
+  Tensor out(type, {static_cast<int64_t>(bias.size())});
+  for (size_t c = 0; c < bias.size(); ++c)
+    store_double(out.data(), type, static_cast<int64_t>(c),
+                 affine.shift[c] + affine.scale[c] * bias[c]);
   return out;
 }
 
@@ -124,22 +122,14 @@ class BatchNorms {
     if (transposed && (groups < 1 || w.dims()[0] % groups != 0)) return false;
     if (biased && !graph_.value(conv.inputs[2]).is_constant()) return false;
 
-    Tensor bias(w.dtype(), {channels});
-    for (int64_t c = 0; c < channels; ++c) {
-      const auto k = static_cast<size_t>(c);
-      double value = affine.shift[k];
-      if (biased) {
-        const Tensor& old = graph_.value(conv.inputs[2]).constant;
-        value += affine.scale[k] * load_double(old.to_contiguous().data(), old.dtype(), c);
-      }
-      store_double(bias.data(), bias.dtype(), c, value);
-    }
+    std::vector<double> bias(affine.scale.size(), 0);
+    if (biased) bias = graph_.value(conv.inputs[2]).constant.to_doubles();
     Node now{.op = conv.op, .name = conv.name};
     now.attrs = conv.attrs;
     now.inputs = {
         conv.inputs[0],
         patch_.add_constant(weights.name + ".folded", scaled(w, affine.scale, transposed, groups)),
-        patch_.add_constant(weights.name + ".bias", std::move(bias))};
+        patch_.add_constant(weights.name + ".bias", moved(bias, affine, w.dtype()))};
     patch_.replace(norm.outputs[0], add_typed(graph_, patch_, std::move(now), 1)[0]);
     patch_.remove(id);
     patch_.remove(conv_id);
@@ -217,12 +207,6 @@ class BatchNorms {
     if (!found) return false;
     const Node& product = graph_.node(found->node);
     const Value& weights = graph_.value(product.inputs[1]);
-    Tensor bias(weights.constant.dtype(), {channels});
-    for (int64_t c = 0; c < channels; ++c) {
-      const auto k = static_cast<size_t>(c);
-      store_double(bias.data(), bias.dtype(), c,
-                   affine.shift[k] + affine.scale[k] * found->bias[k]);
-    }
     const auto added = [&](const OpDef* op, const std::string& name, const Attrs& attrs,
                            std::vector<ValueId> inputs) {
       Node now{.op = op, .name = name};
@@ -230,11 +214,12 @@ class BatchNorms {
       now.inputs = std::move(inputs);
       return add_typed(graph_, patch_, std::move(now), 1)[0];
     };
-    const ValueId shift = patch_.add_constant(weights.name + ".bias", std::move(bias));
+    const ValueId shift = patch_.add_constant(weights.name + ".bias",
+                                              moved(found->bias, affine, weights.constant.dtype()));
     std::vector<ValueId> operands = {
         product.inputs[0],
         patch_.add_constant(weights.name + ".folded",
-                            scaled_columns(weights.constant, affine.scale, found->rows))};
+                            scaled(weights.constant, affine.scale, !found->rows, 1))};
     const bool gemm = is_op(product, "Gemm");
     Attrs attrs = product.attrs;
     attrs.erase("beta");

@@ -209,7 +209,7 @@ TEST_CASE("codegen/math: constant powers have the special cases of C") {
       for (size_t i = 0; i < x.size(); ++i) {
         const double want = std::pow(static_cast<double>(x[i]), power);
         INFO(target << " pow(" << x[i] << ", " << power << ") = " << y[i] << ", not " << want);
-        CHECK(ulps(y[i], want) <= math_bounds().back().f32_ulp);
+        CHECK(ulps(y[i], want) <= (power == 0.75 ? math_bounds().back().f32_ulp : 2));
         CHECK((std::isnan(want) || std::signbit(y[i]) == std::signbit(want)));
       }
     }
@@ -226,8 +226,8 @@ TEST_CASE("codegen/math: constant powers keep their bounds") {
       for (const Accuracy accuracy : {Accuracy::kDefault, Accuracy::kStrict, Accuracy::kFast}) {
         const double worst = worst_of_power(power, accuracy, x, target);
         INFO(target << " pow(x, " << power << "): " << worst << " ULP");
-        const bool in_f32 =
-            power == 3 || power == 4 || power == -0.5 || power == 0.25 || power == 0.75;
-        CHECK(worst <= (in_f32 ? bound.f32(accuracy) : 1));
+        const bool in_f32 = power == 3 || power == 4 || power == -0.5 || power == 0.25;
+        const double most = accuracy == Accuracy::kStrict || !in_f32 ? 1 : 2;
+        CHECK(worst <= (power == 0.75 ? bound.f32(accuracy) : most));
       }
 }

@@ -62,8 +62,8 @@ struct Result {
   Outcome outcome = Outcome::kFailed;
   std::string reason;
   Distance distance;
-  int64_t compiled = 0;                ///< regions
-  std::vector<std::string> reference;  ///< operators of steps on reference kernels
+  int64_t compiled = 0;                     ///< regions
+  std::vector<std::string> reference = {};  ///< operators of steps on reference kernels
 };
 
 /// The first line of a message, without what would break a line of a list.
@@ -92,23 +92,35 @@ void expect_error(const TestCase& test, const std::shared_ptr<Engine>& engine) {
   throw std::runtime_error("no error, " + test.status + " expected");
 }
 
-/// Whether a primitive of oneDNN, which allocates by itself, is some step's kernel.
-bool runs_vendor(const nlohmann::json& explained) {
-  if (explained.is_object() && explained.contains("kernel") && !explained.contains("reason") &&
-      explained["kernel"].get<std::string>().starts_with("onednn"))
-    return true;
-  return explained.is_structured() && std::any_of(explained.begin(), explained.end(), runs_vendor);
+/// Steps as Session::explain() tells them, bodies included.
+void find_steps(const nlohmann::json& program, std::vector<nlohmann::json>& out) {
+  for (const nlohmann::json& step : program.value("steps", nlohmann::json::array()))
+    out.push_back(step);
+  for (const nlohmann::json& body : program.value("bodies", nlohmann::json::array()))
+    find_steps(body, out);
+}
+std::vector<nlohmann::json> steps_of(Session& session) {
+  std::vector<nlohmann::json> out;
+  find_steps(nlohmann::json::parse(session.explain({}, true)), out);
+  return out;
 }
 
-/// Operators of the steps that run on reference kernels, bodies included.
-void find_reference(const nlohmann::json& program, std::vector<std::string>& out) {
-  for (const nlohmann::json& step : program.value("steps", nlohmann::json::array())) {
-    const std::string kernel = step.value("kernel", "");
-    if (kernel == "reference" || kernel.ends_with(".reference"))
+/// Whether a primitive of oneDNN, which allocates by itself, is some step's kernel.
+bool runs_vendor(Session& session) {
+  const std::vector<nlohmann::json> steps = steps_of(session);
+  return std::any_of(steps.begin(), steps.end(), [](const nlohmann::json& step) {
+    return step.value("kernel", "").starts_with("onednn");
+  });
+}
+
+/// Operators of the steps that run on reference kernels.
+std::vector<std::string> on_reference(Session& session) {
+  std::vector<std::string> out;
+  for (const nlohmann::json& step : steps_of(session))
+    if (const std::string kernel = step.value("kernel", "");
+        kernel == "reference" || kernel.ends_with(".reference"))
       out.push_back(step.value("op", ""));
-  }
-  for (const nlohmann::json& body : program.value("bodies", nlohmann::json::array()))
-    find_reference(body, out);
+  return out;
 }
 
 /// A run that may not allocate, after one that left what it needs, is refused or asks for nothing.
@@ -127,7 +139,7 @@ void check_no_alloc(Session& session, const std::vector<Tensor>& inputs) {
   }
   const long asked = allocations() - before;
   for (xc_tensor* handle : slots) handle->release();
-  if (asked > 0 && !runs_vendor(nlohmann::json::parse(session.explain({}, true))))
+  if (asked > 0 && !runs_vendor(session))
     throw std::runtime_error(fmt::format("{} allocations in a run that may not allocate", asked));
 }
 
@@ -164,7 +176,7 @@ Result run_test(const TestCase& test, const std::shared_ptr<Engine>& engine, con
       if (test.op != "RoiAlign") check_no_alloc(session, data.inputs);
       out.compiled = session.counters().compiled_regions;
     }
-    find_reference(nlohmann::json::parse(session.explain({}, true)), out.reference);
+    out.reference = on_reference(session);
     out.outcome = Outcome::kPassed;
   } catch (const std::exception& error) {
     out.reason = one_line(error.what());

@@ -495,11 +495,11 @@ class ReduceBound final : public BoundKernel {
 Verdict supports(const StepSpec& spec) {
   if (!spec.post_ops.empty()) return Verdict::no("takes no post-ops");
   const DType type = spec.inputs[0].dtype;
-  const DType compute = compute_type_of(row_of(*spec.op), type);
-  if (!fold_fns(row_of(*spec.op).fold, compute, cpu_info().isa).rows)
+  const Row& row = row_of(*spec.op);
+  const DType compute = compute_type_of(row, type);
+  if (!fold_fns(row.fold, compute, cpu_info().isa).rows)
     return Verdict::no(fmt::format("no inner loop for elements of type {}", name(type)));
   // Of u64 what wraps around has the same bits.
-  const Row& row = row_of(*spec.op);
   const bool wraps = row.post == Post::kNone && (row.fold == Fold::kSum || row.fold == Fold::kProd);
   if (is_integer(type) && type != compute &&
       ((type == DType::kU64 && !wraps) || !cast_fn(type, compute, cpu_info().isa)))
