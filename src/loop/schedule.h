@@ -33,6 +33,7 @@ struct TargetWidth {
   bool multiplies = true;
   // And for such with accumulators that need matrix units (needs_matrix_units())?
   bool matrix_units = false;
+  int64_t near_bytes = 32 << 10;  // data cache of a core, the first level
 };
 // Scalar loop nests in, scheduled kernel out: innermost loops become vector loops where legal, the
 // outermost loop is parallel where its iterations are independent (a flat loop is split first).

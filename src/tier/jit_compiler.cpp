@@ -87,6 +87,7 @@ class JitCompiler final : public RegionCompiler {
     width.registers = isa_ == Isa::kAvx512 ? 32 : isa_ == Isa::kAvx2 ? 8 : 4;
     width.multiplies = isa_ == Isa::kAvx512 || isa_ == Isa::kAvx2;
     width.matrix_units = isa_ == Isa::kAvx512;
+    width.near_bytes = cpu_info().l1_bytes;
     return width;
   }
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import statistics
 import subprocess
@@ -83,8 +84,11 @@ def worker(model: str, mode: str, kind: str, calls: int) -> None:
 
 
 def run(model: Path, mode: str, kind: str, calls: int) -> dict:
+    """What one process measures. NumPy's helper threads spin for some milliseconds after its import: with two processors,
+    they would drive the thread that compiles to the processor of the caller, which then stands for a slice of the scheduler."""
     command = [sys.executable, __file__, "--worker", str(model), mode, kind, str(calls)]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout)
 
 
 def main() -> None:

@@ -14,10 +14,11 @@ namespace {
 constexpr int kLeastBlockRows = 4, kMostBlockRows = 256;
 /// Of rows in memory: they stay in the second-level cache, and verification has room for a block.
 constexpr int64_t kBlockBytes = 256'000;
-/// Of such that stay in the first-level cache, with sums and factors; of fewer rows vectors over
-/// the rows are hardly filled.
-constexpr int kLeastNearRows = 8;
+/// Of such that stay in the first-level cache, with sums and factors.
 constexpr int64_t kNearBytes = 24 << 10;
+/// Of fewer rows vectors over the rows are hardly filled: only where so many leave no room in that
+/// cache at all.
+constexpr int kFilledRows = 8;
 constexpr int64_t kFarBytes = 256;     // of a row: shorter ones are a stream side by side
 constexpr int kVectorRegisters = 32;   // from here on tiles are wide
 constexpr int64_t kRoundedTerms = 16;  // of a product in matrix units, whose tiles have 32
@@ -93,8 +94,10 @@ bool BlockTiles::adds_by_rows(const BlockColumn& product) const {
 
 /// Rows that are read again, by columns (X'(Xv)), come from a cache then: from the first-level one
 /// where small blocks cost nothing (40 MB by rows of 2000 bytes, four columns, 0.88 of the time of
-/// blocks of 128 rows, 2 MB by rows of 4000 bytes 0.8; Xeon with AMX).
-void BlockTiles::choose_block_rows(const BlockRegion& region, int most) {
+/// blocks of 128 rows, 2 MB by rows of 4000 bytes 0.8; Xeon with AMX. 0.4 MB by rows of 4000 bytes,
+/// four of which leave half of the cache and eight nothing, 0.95, 4 MB 0.92; AMD Zen 4).
+void BlockTiles::choose_block_rows(const BlockRegion& region, const loop::TargetWidth& target,
+                                   int most) {
   const int64_t row_bytes = row_bytes_in_memory(region);
   block_rows = row_bytes == 0 ? most : kBlockRows;
   if (row_bytes < kFarBytes) return;
@@ -104,7 +107,9 @@ void BlockTiles::choose_block_rows(const BlockRegion& region, int most) {
     return c.wide == kNone || adds_by_rows(c);
   });
   const int64_t near = by_rows ? kNearBytes : kBlockBytes;
-  while (block_rows > kLeastNearRows && block_rows * row_bytes > near) block_rows /= 2;
+  while (block_rows > kFilledRows && block_rows * row_bytes > near) block_rows /= 2;
+  if (by_rows && block_rows == kFilledRows && block_rows * row_bytes > target.near_bytes * 3 / 4)
+    block_rows /= 2;
   while (block_rows > kLeastBlockRows && block_rows * row_bytes > kBlockBytes) block_rows /= 2;
   far_rows = block_rows >= kFarRows;
 }
@@ -117,7 +122,10 @@ BlockTiles::BlockTiles(const BlockRegion& region, const loop::TargetWidth& targe
   product_lanes = wide ? 2 * loop::kReductionLanes : loop::kReductionLanes;
   column_vectors = wide ? 12 : 6;
   column_factors = wide ? 16 : 8;
-  choose_block_rows(region, matrix_units ? 4 * kBlockRows : wide ? 2 * kBlockRows : kBlockRows);
+  choose_block_rows(region, target,
+                    matrix_units ? 4 * kBlockRows
+                    : wide       ? 2 * kBlockRows
+                                 : kBlockRows);
 }
 
 }  // namespace xc::fusion

@@ -37,7 +37,7 @@ struct BlockTiles {
   bool adds_by_rows(const BlockColumn& product) const;
 
  private:
-  void choose_block_rows(const BlockRegion& region, int most);
+  void choose_block_rows(const BlockRegion& region, const loop::TargetWidth& target, int most);
 };
 
 /// Columns or sums of a type in a tile that has `registers` of f32: a register holds half as many
