@@ -65,6 +65,11 @@ bool group_norms(Graph& graph, PassContext& context);
 /// weights, and becomes a product and a sum elsewhere. Tolerant numerics only.
 bool fold_batch_norm(Graph& graph, PassContext& context);
 
+/// Sums of convolutions of one value with constant weights, of the value itself and of numbers per
+/// channel, scaled per channel, become one convolution, where one of them has a window that holds
+/// the others'. Tolerant numerics only.
+bool merge_convolutions(Graph& graph, PassContext& context);
+
 /// Zeros padded around what a convolution reads (an average that counts them too) and what a Slice
 /// cuts from the ends of a convolution's result become its own padding.
 bool fold_padding(Graph& graph, PassContext& context);

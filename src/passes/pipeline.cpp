@@ -65,6 +65,8 @@ const Pipeline& portable_pipeline() {
            fold_batch_norm},
           {"fold-padding", "behind fold-batch-norm: what is cut is then a convolution's own result",
            fold_padding},
+          {"merge-convolutions", "behind those two: a branch is then a convolution or a scale",
+           merge_convolutions},
           {"remove-dead", "the original weights go, and readers that would count", remove_dead},
           {"hoist-functions", "the Casts of widen-halves too; behind all that looks for patterns",
            hoist_functions},
