@@ -35,7 +35,7 @@ class BoundRowWindows : public BoundKernel {
   /// and all into tasks: as the context wants them, or as `flops` make it worth while.
   void lay_blocks(const BindContext& context, int64_t most_rows, int64_t across, double flops);
   /// The same, in blocks of all channels of at most so many pixels; none is narrow at the end of
-  /// the rows.
+  /// the rows, and a signal, which is one row, has as many for each thread.
   void lay_pixel_blocks(const BindContext& context, int64_t most_pixels, double flops);
   /// The i-th of these, `channels` being those of the result.
   ImageBlock pixel_block(int64_t i, int64_t channels) const;
@@ -46,6 +46,7 @@ class BoundRowWindows : public BoundKernel {
 
   uint32_t inputs_;
   bool has_bias_;
+  int64_t threads_;
   int64_t images_;
   WindowAxis depths_, rows_, cols_;
   size_t axes_;  ///< columns, then rows, then depths
