@@ -65,6 +65,10 @@ bool group_norms(Graph& graph, PassContext& context);
 /// weights, and becomes a product and a sum elsewhere. Tolerant numerics only.
 bool fold_batch_norm(Graph& graph, PassContext& context);
 
+/// Elementwise functions behind a Concat of products stand in front of it, with parts of their
+/// constants.
+bool split_functions(Graph& graph, PassContext& context);
+
 /// Sums of convolutions of one value with constant weights, of the value itself and of numbers per
 /// channel, scaled per channel, become one convolution, where one of them has a window that holds
 /// the others'. Tolerant numerics only.

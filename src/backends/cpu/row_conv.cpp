@@ -221,7 +221,8 @@ Verdict supports(const StepSpec& spec) {
 /// of the time of this kernel, of signals with few pixels 0.9 to 1.
 bool is_long_signal(const ConvProblem& problem) {
   constexpr int64_t kManyPixels = 500;
-  return problem.axes.size() == 1 && !problem.pointwise() && problem.batch * problem.axes[0].output >= kManyPixels;
+  return problem.axes.size() == 1 && !problem.pointwise() &&
+         problem.batch * problem.axes[0].output >= kManyPixels;
 }
 
 }  // namespace

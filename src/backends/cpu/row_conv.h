@@ -1,8 +1,8 @@
 #pragma once
 // Any ungrouped convolution of f32 by rows ("xc.conv"), in the place of a primitive of the library
 // that there is no time to make: half a millisecond to one for each size, all its code is generated
-// anew. Small convolutions take less than that by rows. Those of long signals take so much longer to
-// make, and are so little faster, that they are never made where vectors are wide.
+// anew. Small convolutions take less than that by rows. Those of long signals take so much longer
+// to make, and are so little faster, that they are never made where vectors are wide.
 
 #include <memory>
 #include <mutex>

@@ -108,8 +108,8 @@ void BoundRowWindows::lay_pixel_blocks(const BindContext& context, int64_t most_
                                        double flops) {
   int64_t across = ceil_div(cols_.output, std::clamp<int64_t>(most_pixels, 1, cols_.output));
   if (images_ * depths_.output * rows_.output == 1)
-    across = align_up(across, std::clamp<int64_t>(static_cast<int64_t>(flops / kTaskFlops), 1,
-                                                  threads_));
+    across = align_up(across,
+                      std::clamp<int64_t>(static_cast<int64_t>(flops / kTaskFlops), 1, threads_));
   block_cols_ = ceil_div(cols_.output, across);
   lay_blocks(context, most_pixels / block_cols_, ceil_div(cols_.output, block_cols_), flops);
 }
