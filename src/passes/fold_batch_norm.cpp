@@ -48,20 +48,25 @@ Tensor scaled(const Tensor& weights, const std::vector<double>& scale, bool tran
   const Tensor from = weights.to_contiguous();
   Tensor out(from.dtype(), from.dims());
   const Dims& dims = from.dims();
-  const int64_t slices = transposed ? dims[0] * dims[1] : dims[0];
-  const int64_t slice = from.count() / slices;
-  for (int64_t c = 0; c < slices; ++c) {
-    const int64_t channel =
-        transposed ? c / dims[1] / (dims[0] / groups) * dims[1] + c % dims[1] : c;
-    const double factor = scale[static_cast<size_t>(channel)];
-    if (from.dtype() == DType::kF32) {
-      const float* a = from.as<float>() + c * slice;
-      float* b = out.as<float>() + c * slice;
-      for (int64_t i = 0; i < slice; ++i) b[i] = static_cast<float>(a[i] * factor);
-      continue;
+  const int64_t rows = transposed ? dims[0] : 1, columns = transposed ? dims[1] : dims[0];
+  const int64_t slice = from.count() / (rows * columns);
+  // Once: asking for the address of a model's own weights takes a lock.
+  const void* const source = from.data();
+  void* const target = out.data();
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t first = transposed ? row / (dims[0] / groups) * dims[1] : 0;
+    for (int64_t column = 0; column < columns; ++column) {
+      const double factor = scale[static_cast<size_t>(first + column)];
+      const int64_t at = (row * columns + column) * slice;
+      if (from.dtype() == DType::kF32) {
+        const float* a = static_cast<const float*>(source) + at;
+        float* b = static_cast<float*>(target) + at;
+        for (int64_t i = 0; i < slice; ++i) b[i] = static_cast<float>(a[i] * factor);
+        continue;
+      }
+      for (int64_t i = at; i < at + slice; ++i)
+        store_double(target, out.dtype(), i, load_double(source, from.dtype(), i) * factor);
     }
-    for (int64_t i = c * slice; i < (c + 1) * slice; ++i)
-      store_double(out.data(), out.dtype(), i, load_double(from.data(), from.dtype(), i) * factor);
   }
   return out;
 }
