@@ -252,12 +252,10 @@ std::shared_ptr<BoundKernel> StandInConv::bind(const BindContext& context) const
   if (!possible_) return nullptr;
   const SqueezedConv conv(spec_, context.inputs[kX], context.inputs[kW], context.outputs[0]);
   const ConvProblem& problem = conv.problem;
-  const bool signal = is_long_signal(problem), stays = signal && cpu_info().isa >= Isa::kAvx512;
-  if (!stays) {
-    if (!may_change_ || context.background) return nullptr;
-    if (!signal && problem.flops() > (problem.pointwise() ? kMostFlopsOfPixels : kMostFlops))
-      return nullptr;
-  }
+  const bool stays = is_long_signal(problem) && cpu_info().isa >= Isa::kAvx512;
+  if (!stays && (!may_change_ || context.background ||
+                 problem.flops() > (problem.pointwise() ? kMostFlopsOfPixels : kMostFlops)))
+    return nullptr;
   const std::lock_guard lock(mutex_);
   auto model = model_.lock();
   if (!model) model_ = model = std::make_shared<const RowConvModel>(spec_);
