@@ -64,6 +64,16 @@ WindowAttrs window_attrs(const Node& node, size_t spatial) {
   return out;
 }
 
+std::optional<WindowAttrs> explicit_window(const Node& node, size_t spatial) {
+  WindowAttrs window = window_attrs(node, spatial);
+  if (is_same(window.auto_pad)) return std::nullopt;
+  if (window.auto_pad == AutoPad::kValid) {
+    window.pads_begin.assign(spatial, 0);
+    window.pads_end.assign(spatial, 0);
+  }
+  return window;
+}
+
 Dim window_output(const WindowAttrs& window, size_t axis, const Dim& input, const Dim& kernel) {
   const Dim stride = window.strides[axis];
   if (is_same(window.auto_pad)) return ceil_div(input, stride);

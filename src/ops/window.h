@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -31,6 +32,8 @@ struct WindowAttrs {
 };
 /// Reads them; fails with kInvalidModel when a list has not one entry (two for pads) per axis.
 WindowAttrs window_attrs(const Node& node, size_t spatial);
+/// The same where padding does not depend on the sizes: as numbers.
+std::optional<WindowAttrs> explicit_window(const Node& node, size_t spatial);
 
 /// Size of the output along one axis. Fails with kInvalidModel when the (dilated) kernel is known
 /// to be larger than the padded input.

@@ -121,18 +121,6 @@ class Padding {
     return out;
   }
 
-  /// The node's window, where its padding is written out.
-  static std::optional<WindowAttrs> window_of(const Node& node, size_t spatial) {
-    WindowAttrs window = window_attrs(node, spatial);
-    if (window.auto_pad == AutoPad::kSameUpper || window.auto_pad == AutoPad::kSameLower)
-      return std::nullopt;
-    if (window.auto_pad == AutoPad::kValid) {
-      window.pads_begin.assign(spatial, 0);
-      window.pads_end.assign(spatial, 0);
-    }
-    return window;
-  }
-
   /// Elements from the first to the last that a window sees; nothing where the model does not say.
   std::optional<int64_t> extent_of(const Node& node, const WindowAttrs& window, size_t axis) const {
     std::optional<int64_t> kernel;
@@ -166,7 +154,7 @@ class Padding {
     const auto more = padded(pad);
     if (!more) return false;
     const size_t spatial = more->begin.size();
-    auto window = window_of(node, spatial);
+    auto window = explicit_window(node, spatial);
     if (!window) return false;
     if (average && (node.attrs.get_int("ceil_mode", 0) != 0 ||
                     !std::all_of(window->pads_begin.begin(), window->pads_begin.end(), is_zero) ||
@@ -197,7 +185,7 @@ class Padding {
     if (!is_op(conv, "Conv") && !transposed) return false;
     if (transposed && conv.attrs.has("output_shape")) return false;
     const size_t spatial = less->begin.size();
-    auto window = window_of(conv, spatial);
+    auto window = explicit_window(conv, spatial);
     if (!window) return false;
     for (size_t i = 0; i < spatial; ++i) {
       // Padding takes from the result of a transposed convolution, an element each.

@@ -38,10 +38,11 @@ PerChannel combined(const PerChannel& a, const PerChannel& b, Combine combine) {
   return out;
 }
 
-/// One with constant weights, [channels, channels of a group's input, taps...].
+/// One with constant weights, [channels, channels of a group's input, taps...], and bias.
 struct Convolution {
   NodeId node = kNone;
   Tensor weights;
+  PerChannel bias = {0};
   int64_t groups = 1;
   WindowAttrs window;  ///< with kernel sizes, and padding as numbers
 
@@ -54,17 +55,26 @@ struct Place {
   int64_t first = 0, step = 1;
 };
 
-/// Nothing unless the two give results of the same sizes and `outer` has all taps of the window
-/// (one tap of stride 1 without padding: the value itself).
-std::optional<Place> place_in(const WindowAttrs& outer, size_t axis, int64_t taps, int64_t stride,
-                              int64_t dilation, int64_t pad_begin, int64_t pad_end) {
-  const int64_t spacing = outer.dilations[axis], begin = outer.pads_begin[axis] - pad_begin;
+/// Nothing unless the two give results of the same sizes and `outer` has all taps of `inner`.
+std::optional<Place> place_in(const WindowAttrs& outer, const WindowAttrs& inner, size_t axis) {
+  const int64_t taps = inner.kernel[axis], dilation = inner.dilations[axis];
+  const int64_t spacing = outer.dilations[axis];
+  const int64_t begin = outer.pads_begin[axis] - inner.pads_begin[axis];
+  const int64_t end = outer.pads_end[axis] - inner.pads_end[axis];
   const int64_t beyond = (outer.kernel[axis] - 1) * spacing - (taps - 1) * dilation;
-  if (outer.strides[axis] != stride || begin + outer.pads_end[axis] - pad_end != beyond)
-    return std::nullopt;
+  if (outer.strides[axis] != inner.strides[axis] || begin + end != beyond) return std::nullopt;
   if (begin % spacing != 0 || (taps > 1 && dilation % spacing != 0)) return std::nullopt;
   const Place out{begin / spacing, taps > 1 ? dilation / spacing : 1};
   if (out.first < 0 || out.first + (taps - 1) * out.step >= outer.kernel[axis]) return std::nullopt;
+  return out;
+}
+
+/// The window of a value that is a convolution of itself.
+WindowAttrs one_tap(size_t axes) {
+  const std::vector<int64_t> ones(axes, 1), zeros(axes, 0);
+  WindowAttrs out;
+  out.kernel = out.strides = out.dilations = ones;
+  out.pads_begin = out.pads_end = zeros;
   return out;
 }
 
@@ -89,18 +99,14 @@ std::optional<std::vector<int64_t>> taps_in(const Convolution& outer, const Term
   }
   if (term.factor.size() != 1 && static_cast<int64_t>(term.factor.size()) != outer.channels())
     return std::nullopt;
+  const WindowAttrs window = term.convolution ? term.convolution->window : one_tap(axes);
   std::vector<int64_t> taps = {0};
   for (size_t i = 0; i < axes; ++i) {
-    const WindowAttrs* inner = term.convolution ? &term.convolution->window : nullptr;
-    const int64_t count = inner ? inner->kernel[i] : 1;
-    const auto place = inner
-                           ? place_in(outer.window, i, count, inner->strides[i],
-                                      inner->dilations[i], inner->pads_begin[i], inner->pads_end[i])
-                           : place_in(outer.window, i, 1, 1, 1, 0, 0);
+    const std::optional<Place> place = place_in(outer.window, window, i);
     if (!place) return std::nullopt;
     std::vector<int64_t> longer;
     for (const int64_t tap : taps)
-      for (int64_t k = 0; k < count; ++k)
+      for (int64_t k = 0; k < window.kernel[i]; ++k)
         longer.push_back(tap * outer.window.kernel[i] + place->first + k * place->step);
     taps = std::move(longer);
   }
@@ -253,19 +259,16 @@ class Convolutions {
     out.weights = graph_.value(node.inputs[1]).constant;
     const Tensor& w = out.weights;
     if (!w || !is_float(w.dtype()) || w.dims().size() < 3 || w.count() == 0) return std::nullopt;
-    const bool biased = node.inputs.size() > 2 && node.inputs[2] != kNone;
-    if (biased && !graph_.value(node.inputs[2]).is_constant()) return std::nullopt;
-    const size_t axes = w.dims().size() - 2;
-    out.groups = node.attrs.get_int("group", 1);
-    out.window = window_attrs(node, axes);
-    out.window.kernel.assign(w.dims().begin() + 2, w.dims().end());
-    if (out.window.auto_pad == AutoPad::kValid) {
-      out.window.pads_begin.assign(axes, 0);
-      out.window.pads_end.assign(axes, 0);
-    } else if (out.window.auto_pad != AutoPad::kNotSet) {
-      return std::nullopt;
+    if (node.inputs.size() > 2 && node.inputs[2] != kNone) {
+      const Tensor& bias = graph_.value(node.inputs[2]).constant;
+      if (!bias) return std::nullopt;
+      out.bias = bias.to_doubles();
     }
-    if (out.groups < 1 || out.channels() % out.groups != 0) return std::nullopt;
+    const std::optional<WindowAttrs> window = explicit_window(node, w.dims().size() - 2);
+    out.groups = node.attrs.get_int("group", 1);
+    if (!window || out.groups < 1 || out.channels() % out.groups != 0) return std::nullopt;
+    out.window = *window;
+    out.window.kernel.assign(w.dims().begin() + 2, w.dims().end());
     return out;
   }
 
@@ -275,12 +278,7 @@ class Convolutions {
     const auto& dims = graph_.value(beside).type.dims;
     if (!t || !is_float(t.dtype()) || t.count() == 0 || !dims || dims->size() < 3)
       return std::nullopt;
-    const size_t rank = dims->size(), own = t.dims().size();
-    if (own > rank) return std::nullopt;
-    if (t.count() != 1) {
-      if (own + 1 < rank || !((*dims)[1] == Dim(t.count()))) return std::nullopt;
-      if (t.dims()[own + 1 - rank] != t.count()) return std::nullopt;
-    }
+    if (!lies_along(t, dims->size(), 1, (*dims)[1])) return std::nullopt;
     PerChannel out = t.to_doubles();
     if (!std::ranges::all_of(out, [](double x) { return std::isfinite(x); })) return std::nullopt;
     return out;
@@ -298,15 +296,11 @@ class Convolutions {
   std::optional<Linear> linear_result(NodeId id, int depth = kDepth) const {
     const Node& node = graph_.node(id);
     if (depth == 0 || taken_.contains(id)) return std::nullopt;
-    if (std::optional<Convolution> found = convolution_of(id)) {
-      Linear out{.source = node.inputs[0],
-                 .terms = {Term{*std::move(found), {1}}},
-                 .shift = {0},
-                 .nodes = {id}};
-      if (node.inputs.size() > 2 && node.inputs[2] != kNone)
-        out.shift = graph_.value(node.inputs[2]).constant.to_doubles();
-      return out;
-    }
+    if (const std::optional<Convolution> found = convolution_of(id))
+      return Linear{.source = node.inputs[0],
+                    .terms = {Term{found, {1}}},
+                    .shift = found->bias,
+                    .nodes = {id}};
     const bool sum = is_op(node, "Add"), difference = is_op(node, "Sub");
     if (!sum && !difference && !is_op(node, "Mul")) return std::nullopt;
     const ValueId a = node.inputs[0], b = node.inputs[1];
@@ -360,7 +354,6 @@ class Convolutions {
 
   bool whole(NodeId id) {
     const Node& node = graph_.node(id);
-    if (is_op(node, "Conv")) return false;
     const std::optional<Linear> sum = linear_result(id);
     const ValueId now = sum ? written(*sum, node.name) : kNone;
     if (now == kNone) return false;

@@ -41,6 +41,16 @@ inline bool is_number(const Graph& graph, ValueId v) {
   return graph.value(v).is_constant() && graph.value(v).constant.count() == 1;
 }
 
+/// Whether a constant beside a value of `rank` axes is one number, or has one for each of the
+/// `size` elements along `axis`.
+inline bool lies_along(const Tensor& constant, size_t rank, size_t axis, const Dim& size) {
+  const size_t own = constant.dims().size();
+  if (own > rank) return false;
+  if (constant.count() == 1) return true;
+  return own + axis >= rank && size == Dim(constant.count()) &&
+         constant.dims()[own + axis - rank] == constant.count();
+}
+
 /// The operand of a function of one value, elementwise, whose others are single numbers; else
 /// kNone.
 inline ValueId argument_of(const Graph& graph, const Node& node) {

@@ -56,14 +56,6 @@ class Splitter {
     return out;
   }
 
-  /// Whether a constant is one number or has one for each element along the axis.
-  bool is_along_axis(const Tensor& t, const Parts& parts) const {
-    if (t.count() == 1) return static_cast<size_t>(t.rank()) <= parts.rank;
-    const size_t own = t.dims().size();
-    return own <= parts.rank && own + parts.axis >= parts.rank && t.count() == parts.total &&
-           t.dims()[own + parts.axis - parts.rank] == parts.total;
-  }
-
   /// Whether the node is a function of `value` and of constants along the axis alone.
   bool is_function_of(const Node& node, ValueId value, const Parts& parts) const {
     if (!node.op->scalar || node.outputs.size() != 1) return false;
@@ -75,7 +67,9 @@ class Splitter {
         continue;
       }
       const Value& constant = graph_.value(v);
-      if (!constant.is_constant() || !is_along_axis(constant.constant, parts)) return false;
+      if (!constant.is_constant() ||
+          !lies_along(constant.constant, parts.rank, parts.axis, Dim(parts.total)))
+        return false;
     }
     return found;
   }

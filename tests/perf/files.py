@@ -22,22 +22,22 @@ import onnxruntime as ort
 from networks import difference, measure, ratio_to_better, summary, try_engines
 
 
-def inputs_of(path: Path) -> list[np.ndarray]:
+def feeds_of(path: Path) -> dict[str, np.ndarray]:
     options = ort.SessionOptions()
     options.log_severity_level = 4
     ports = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]).get_inputs()
     beside = path.with_suffix(".npz")
     if beside.exists():
         arrays = np.load(beside)
-        return [arrays[port.name] for port in ports]
+        return {port.name: arrays[port.name] for port in ports}
     random = np.random.default_rng(1)
-    out = []
+    out = {}
     for port in ports:
         dims = [dim if isinstance(dim, int) else 1 for dim in port.shape]
         kind = {"tensor(float)": "f4", "tensor(double)": "f8", "tensor(int64)": "i8", "tensor(int32)": "i4",
                 "tensor(uint8)": "u1", "tensor(int8)": "i1", "tensor(bool)": "?"}[port.type]
         floats = np.dtype(kind).kind == "f"
-        out.append((random.standard_normal(dims) if floats else random.integers(0, 2, dims)).astype(kind))
+        out[port.name] = (random.standard_normal(dims) if floats else random.integers(0, 2, dims)).astype(kind)
     return out
 
 
@@ -51,7 +51,7 @@ def main() -> int:
     ratios, failed = [], 0
     for path in options.models:
         try:
-            inputs = inputs_of(path)
+            inputs = list(feeds_of(path).values())
         except Exception as error:  # a file that onnxruntime refuses says nothing of xc
             print(f"# {path.stem}: {str(error)[:150]!r}", flush=True)
             continue

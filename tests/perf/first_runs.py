@@ -3,10 +3,10 @@
 
     tests/perf/first_runs.py [--engines xc,ort] [--threads 1] [--rounds 2] [--seconds 1.5] MODEL.onnx ...
 
-Each engine has a process of its own per round; engines take turns, and the least time of a run's number counts. Printed: load and
-first run in ms, then for each number of runs the least time of the other engines over xc's. A process ends after 100 runs, or once
-SECONDS have passed and three runs. Inputs are those of files.py. The machine should do nothing else: what xc compiles in the
-background counts, too, where it takes time from the runs.
+`xc-off` is xc in mode off. Each engine has a process of its own per round; engines take turns, and the least time of a run's
+number counts. Printed: load and first run in ms, then for each number of runs the least time of the other engines over xc's. A
+process ends after 100 runs, or once SECONDS have passed and three runs. Inputs are those of files.py. The machine should do nothing
+else: what xc compiles in the background counts, too, where it takes time from the runs.
 
 Needs the packages numpy, torch, onnxruntime, openvino (where asked for) and the binding `xc`.
 """
@@ -27,39 +27,12 @@ import numpy as np
 COUNTED = (1, 3, 10, 30, 100)
 
 
-def loader(engine: str, path: str, threads: int, inputs: list[np.ndarray]):
-    """A function that loads the model and returns one that runs it."""
-    if engine.startswith("xc"):
-        import xc
-
-        def load():
-            session = xc.Session(path, threads=threads, jit=engine[3:] or "auto")
-            return lambda: session.run(inputs)
-    elif engine == "ort":
-        import onnxruntime as ort
-
-        def load():
-            options = ort.SessionOptions()
-            options.intra_op_num_threads = threads
-            options.log_severity_level = 4
-            session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-            feeds = {port.name: array for port, array in zip(session.get_inputs(), inputs)}
-            return lambda: session.run(None, feeds)
-    else:
-        import openvino as ov
-        core = ov.Core()
-
-        def load():
-            hints = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
-            request = core.compile_model(core.read_model(path), "CPU", hints).create_infer_request()
-            return lambda: request.infer(dict(enumerate(inputs)), share_inputs=True, share_outputs=True)
-    return load
-
-
 def worker(engine: str, path: str, arrays: str, threads: int, seconds: float) -> None:
     """Prints what one process measures, in seconds from the start of the load."""
-    inputs = list(np.load(arrays).values())
-    load = loader(engine, path, threads, inputs)
+    from memory import loader
+    stored = np.load(arrays)
+    feeds = {str(name): stored[f"in{k}"] for k, name in enumerate(stored["names"])}
+    load = loader(engine, path, threads)
     begin = time.perf_counter()
     run = load()
     loaded = time.perf_counter() - begin
@@ -67,7 +40,7 @@ def worker(engine: str, path: str, arrays: str, threads: int, seconds: float) ->
     total = loaded
     for number in range(1, max(COUNTED) + 1):
         begin = time.perf_counter()
-        run()
+        run(feeds)
         total += time.perf_counter() - begin
         if number in COUNTED:
             ends[number] = total
@@ -94,7 +67,7 @@ def main() -> int:
     if len(sys.argv) > 1 and sys.argv[1] == "--worker":
         worker(*sys.argv[2:5], int(sys.argv[5]), float(sys.argv[6]))
         return 0
-    from files import inputs_of
+    from files import feeds_of
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+", type=Path)
     parser.add_argument("--engines", default="xc,ort")
@@ -108,8 +81,8 @@ def main() -> int:
         arrays = f"{folder}/inputs.npz"
         for path in options.models:
             try:
-                inputs = inputs_of(path)
-                np.savez(arrays, **{f"in{k:03d}": array for k, array in enumerate(inputs)})
+                feeds = feeds_of(path)
+                np.savez(arrays, names=list(feeds), **{f"in{k}": array for k, array in enumerate(feeds.values())})
                 times = least(engines, path, arrays, options)
             except Exception as error:  # a file that an engine refuses says nothing of the others
                 print(f"# {path.stem}: {str(error)[:150]!r}", flush=True)

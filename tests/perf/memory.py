@@ -57,27 +57,27 @@ def feeds_of(path: str, size: int) -> dict[str, np.ndarray]:
     return feeds
 
 
-def loader(engine: str, path: str):
+def loader(engine: str, path: str, threads: int = 1):
     """Imports the engine; what it gives loads the model, and gives a function of the feeds."""
     if engine.startswith("xc"):
         import xc
 
         def load():
-            session = xc.Session(path, threads=1, jit="off" if engine == "xc-off" else "auto")
+            session = xc.Session(path, threads=threads, jit="off" if engine == "xc-off" else "auto")
             return session.run
     elif engine == "ort":
         import onnxruntime
 
         def load():
             options = onnxruntime.SessionOptions()
-            options.intra_op_num_threads = 1
+            options.intra_op_num_threads = threads
             session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
             return lambda feeds: session.run(None, feeds)
     else:
         import openvino
 
         def load():
-            settings = {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+            settings = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
             return openvino.Core().compile_model(path, "CPU", settings).create_infer_request().infer
     return load
 

@@ -58,7 +58,7 @@ class DepthwiseBound final : public BoundRowWindows {
     if (tasks == 0) return;
     const int64_t bytes = model_->behind.epilogue.empty() ? kWholeBytes : kBlockBytes;
     lay_pixel_blocks(context, std::max<int64_t>(bytes / 4 / model_->channels, 1),
-                     conv.problem.flops());
+                     conv.problem.flops(), spec.threads);
     results_ = BlockResults(model_->behind.epilogue, context, y_, ImageAxes::of_kept(conv.kept));
     gathers_ = x_.channel != 1;
     int64_t input = 0;

@@ -57,7 +57,7 @@ class RowConvBound final : public BoundRowWindows {
       return static_cast<double>(columns) * static_cast<double>(channels_ * rows_.kernel) * 4;
     };
     while (most_pixels > 1 && stage_bytes(most_pixels) > kMostStageBytes) most_pixels /= 2;
-    lay_pixel_blocks(context, most_pixels, conv.problem.flops());
+    lay_pixel_blocks(context, most_pixels, conv.problem.flops(), spec.threads);
     if (model_->behind.epilogue.staged())
       y_ = ImageStrides(Dims{0, 1, block_cols_ * model_->out_channels, model_->out_channels});
     const bool y_last = model_->out_channels == 1 || y_.channel == 1;
@@ -217,7 +217,7 @@ Verdict supports(const StepSpec& spec) {
 }
 
 /// Convolutions along one axis with many pixels. The library takes 2 ms to make one of 1000 pixels,
-/// 12 of 3840, 24 of 15360 (oneDNN 3.2, AMD Zen 4; a vocoder of 74 a second), and then 0.97 to 1.06
+/// 12 of 3840, 24 of 15360 (oneDNN 3.2, AMD Zen 4; a vocoder of 74 a second), and then 0.95 to 1.13
 /// of the time of this kernel, of signals with few pixels 0.9 to 1.
 bool is_long_signal(const ConvProblem& problem) {
   constexpr int64_t kManyPixels = 500;

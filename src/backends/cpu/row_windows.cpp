@@ -82,7 +82,6 @@ Verdict supports_row_windows(const StepSpec& spec, size_t most_axes) {
 BoundRowWindows::BoundRowWindows(const StepSpec& spec, const SqueezedConv& conv, int64_t channels)
     : inputs_(static_cast<uint32_t>(spec.inputs.size())),
       has_bias_(spec.inputs.size() > kB && spec.inputs[kB].present()),
-      threads_(spec.threads),
       images_(conv.problem.batch),
       cols_(conv.problem.axes.back()),
       axes_(conv.problem.axes.size()),
@@ -105,11 +104,11 @@ void BoundRowWindows::lay_blocks(const BindContext& context, int64_t most_rows, 
 }
 
 void BoundRowWindows::lay_pixel_blocks(const BindContext& context, int64_t most_pixels,
-                                       double flops) {
+                                       double flops, int64_t threads) {
   int64_t across = ceil_div(cols_.output, std::clamp<int64_t>(most_pixels, 1, cols_.output));
   if (images_ * depths_.output * rows_.output == 1)
-    across = align_up(across,
-                      std::clamp<int64_t>(static_cast<int64_t>(flops / kTaskFlops), 1, threads_));
+    across =
+        align_up(across, std::clamp<int64_t>(static_cast<int64_t>(flops / kTaskFlops), 1, threads));
   block_cols_ = ceil_div(cols_.output, across);
   lay_blocks(context, most_pixels / block_cols_, ceil_div(cols_.output, block_cols_), flops);
 }
@@ -134,24 +133,22 @@ Range BoundRowWindows::blocks_of(int64_t begin, int64_t end) const {
 
 void pack_row_weights(const ConvRowFns& fns, const float* w, int64_t channels, int64_t in,
                       int64_t kernel, float* to) {
-  constexpr int64_t kTurned = 16 << 10;  // elements: they stay in the first-level cache, or nearly
+  constexpr int64_t kTurned = 16 << 10;  // elements: they stay in the second-level cache
   const int64_t taps = kernel * in, padded = align_up(channels, fns.lanes);
   std::vector<float> turned;  // [in][kernel][channels] of some inputs
   for (int64_t c = 0; c < channels;) {
     const int64_t width = fns.panel((padded - c) / fns.lanes) * fns.lanes;
     const int64_t count = std::min(width, channels - c);
-    const int64_t step = kernel == 1 ? in : std::clamp<int64_t>(kTurned / (kernel * count), 1, in);
-    if (kernel > 1) turned.resize(static_cast<size_t>(step * kernel * count));
+    const int64_t step = std::clamp<int64_t>(kTurned / (kernel * count), 1, in);
+    turned.resize(static_cast<size_t>(step * kernel * count));
     for (int64_t i = 0; i < in; i += step) {
       const int64_t inputs = std::min(step, in - i);
-      float* const panel = to + c * taps + i * width;
-      float* const square = kernel == 1 ? panel : turned.data();
-      copy_matrix({inputs * kernel, count, 1, taps, kernel == 1 ? width : count, 1, 4},
-                  w + c * taps + i * kernel, square);
-      if (kernel == 1) continue;
+      copy_matrix({inputs * kernel, count, 1, taps, count, 1, 4}, w + c * taps + i * kernel,
+                  turned.data());
       for (int64_t k = 0; k < kernel; ++k)
         for (int64_t j = 0; j < inputs; ++j)
-          std::copy_n(square + (j * kernel + k) * count, count, panel + (k * in + j) * width);
+          std::copy_n(turned.data() + (j * kernel + k) * count, count,
+                      to + c * taps + (k * in + i + j) * width);
     }
     c += width;
   }

@@ -36,7 +36,8 @@ class BoundRowWindows : public BoundKernel {
   void lay_blocks(const BindContext& context, int64_t most_rows, int64_t across, double flops);
   /// The same, in blocks of all channels of at most so many pixels; none is narrow at the end of
   /// the rows, and a signal, which is one row, has as many for each thread.
-  void lay_pixel_blocks(const BindContext& context, int64_t most_pixels, double flops);
+  void lay_pixel_blocks(const BindContext& context, int64_t most_pixels, double flops,
+                        int64_t threads);
   /// The i-th of these, `channels` being those of the result.
   ImageBlock pixel_block(int64_t i, int64_t channels) const;
   /// Of all images; what is across counts innermost, then rows, then images.
@@ -46,7 +47,6 @@ class BoundRowWindows : public BoundKernel {
 
   uint32_t inputs_;
   bool has_bias_;
-  int64_t threads_;
   int64_t images_;
   WindowAxis depths_, rows_, cols_;
   size_t axes_;  ///< columns, then rows, then depths

@@ -122,10 +122,8 @@ BlockTiles::BlockTiles(const BlockRegion& region, const loop::TargetWidth& targe
   product_lanes = wide ? 2 * loop::kReductionLanes : loop::kReductionLanes;
   column_vectors = wide ? 12 : 6;
   column_factors = wide ? 16 : 8;
-  choose_block_rows(region, target,
-                    matrix_units ? 4 * kBlockRows
-                    : wide       ? 2 * kBlockRows
-                                 : kBlockRows);
+  const int rows = wide ? 2 * kBlockRows : kBlockRows;
+  choose_block_rows(region, target, matrix_units ? 4 * kBlockRows : rows);
 }
 
 }  // namespace xc::fusion

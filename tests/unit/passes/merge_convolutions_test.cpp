@@ -1,15 +1,12 @@
 // Sums of convolutions that became one: the same values, whatever the windows, groups and scales.
 // Labels: asan
 #include <doctest/doctest.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <random>
 
 #include "ir/text.h"
 #include "ops/is_op.h"
 #include "passes/pipeline.h"
 #include "support/evaluate.h"
+#include "unit/passes/random_text.h"
 
 using namespace xc;
 
@@ -17,9 +14,9 @@ namespace {
 
 /// Sums, differences and factors over convolutions of %x and %u, most of which give results of one
 /// size.
-class RandomSum {
+class RandomSum : test::RandomText {
  public:
-  explicit RandomSum(unsigned seed) : random_(seed) {
+  explicit RandomSum(unsigned seed) : RandomText(seed) {
     axes_ = 1 + up_to(1);
     stride_ = up_to(3) == 0 ? 2 : 1;
     groups_ = std::vector<int>{1, 2, 4}[static_cast<size_t>(up_to(2))];
@@ -29,26 +26,10 @@ class RandomSum {
     std::string dims;
     for (int i = 0; i < axes_; ++i) dims += up_to(1) ? ", 9" : fmt::format(", n{}", i);
     return fmt::format("graph g(%x: f32[2, 4{0}], %u: f32[2, 4{0}]) -> ({1}) {{\n{2}}}", dims, root,
-                       lines_);
+                       lines());
   }
 
  private:
-  int up_to(int most) { return static_cast<int>(random_() % static_cast<unsigned>(most + 1)); }
-
-  std::string add(const std::string& code) {
-    lines_ += fmt::format("  %v{} = {}\n", ++count_, code);
-    return fmt::format("%v{}", count_);
-  }
-  std::string numbers(const std::vector<int>& dims) {
-    int all = 1;
-    for (const int d : dims) all *= d;
-    std::vector<double> out;
-    for (int i = 0; i < all; ++i) out.push_back(0.25 * (up_to(16) - 8));
-    lines_ += fmt::format(fmt::runtime(dims.empty() ? "  const %k{}: f32[{}] = {}\n"
-                                                    : "  const %k{}: f32[{}] = [{}]\n"),
-                          ++count_, fmt::join(dims, ", "), fmt::join(out, ", "));
-    return fmt::format("%k{}", count_);
-  }
   std::string per_channel() {
     if (up_to(3) == 0) return numbers({});
     std::vector<int> dims(static_cast<size_t>(axes_) + 1, 1);
@@ -93,9 +74,7 @@ class RandomSum {
     return stride_ == 1 && up_to(3) == 0 ? source : convolution(source);
   }
 
-  std::mt19937 random_;
-  int axes_, stride_, groups_, count_ = 0;
-  std::string lines_;
+  int axes_, stride_, groups_;
 };
 
 size_t convolutions(const Graph& graph) {

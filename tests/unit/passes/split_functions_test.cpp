@@ -1,15 +1,12 @@
 // Functions that moved in front of a Concat: the same bits, whatever stands behind it.
 // Labels: asan
 #include <doctest/doctest.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <random>
 
 #include "base/error.h"
 #include "ir/text.h"
 #include "passes/pipeline.h"
 #include "support/evaluate.h"
+#include "unit/passes/random_text.h"
 
 using namespace xc;
 
@@ -17,9 +14,9 @@ namespace {
 
 /// Products of %x joined along the axis of their columns or of another one, and a chain of
 /// functions and of other nodes behind that.
-class RandomChain {
+class RandomChain : test::RandomText {
  public:
-  explicit RandomChain(unsigned seed) : random_(seed) {}
+  explicit RandomChain(unsigned seed) : RandomText(seed) {}
   std::string text() {
     images_ = up_to(1) != 0;
     along_columns_ = up_to(3) != 0;
@@ -38,24 +35,10 @@ class RandomChain {
     const std::string joined = value;
     for (int i = up_to(4); i >= 0; --i) value = behind(value);
     return fmt::format("graph g(%x: f32[4, {}]) -> ({}{}) {{\n{}}}", images_ ? "2, 4, 4" : "5",
-                       value, up_to(7) ? "" : ", " + joined, lines_);
+                       value, up_to(7) ? "" : ", " + joined, lines());
   }
 
  private:
-  int up_to(int most) { return static_cast<int>(random_() % static_cast<unsigned>(most + 1)); }
-  std::string add(const std::string& code) {
-    lines_ += fmt::format("  %v{} = {}\n", ++count_, code);
-    return fmt::format("%v{}", count_);
-  }
-  std::string numbers(const std::vector<int>& dims) {
-    int all = 1;
-    for (const int d : dims) all *= d;
-    std::vector<double> out;
-    for (int i = 0; i < all; ++i) out.push_back(0.25 * (up_to(16) - 8));
-    lines_ += fmt::format("  const %k{}: f32[{}] = [{}]\n", ++count_, fmt::join(dims, ", "),
-                          fmt::join(out, ", "));
-    return fmt::format("%k{}", count_);
-  }
   std::string product(int columns) {
     if (up_to(15) == 0 && (!along_columns_ || images_)) return "%x";
     if (images_)
@@ -81,22 +64,19 @@ class RandomChain {
   }
   /// A number, numbers along an axis, which may be that of the Concat, or a whole tensor.
   std::string beside() {
-    const int along = elements_;
     if (up_to(3) == 0) return numbers({1});
     if (images_) {
       if (up_to(4) == 0) return numbers({4});
-      return along_columns_
-                 ? numbers(up_to(1) ? std::vector{along, 1, 1} : std::vector{1, along, 1, 1})
-                 : numbers({along, 1});
+      return along_columns_ ? numbers(up_to(1) ? std::vector{elements_, 1, 1}
+                                               : std::vector{1, elements_, 1, 1})
+                            : numbers({elements_, 1});
     }
-    return along_columns_ ? numbers(up_to(1) ? std::vector{along} : std::vector{1, along})
-                          : numbers(up_to(1) ? std::vector{along, 1} : std::vector{5});
+    return along_columns_ ? numbers(up_to(1) ? std::vector{elements_} : std::vector{1, elements_})
+                          : numbers(up_to(1) ? std::vector{elements_, 1} : std::vector{5});
   }
 
-  std::mt19937 random_;
   bool images_ = false, along_columns_ = true;
-  int count_ = 0, elements_ = 0;
-  std::string lines_;
+  int elements_ = 0;  ///< along the axis of the Concat
 };
 
 }  // namespace
