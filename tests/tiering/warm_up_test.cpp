@@ -169,6 +169,26 @@ std::string convolutions(int count) {
                      nodes);
 }
 
+TEST_CASE("tiering/warm_up: long runs of what was bound in a hurry are soon settled") {
+  std::string weights;
+  for (int i = 0; i < 16 * 8 * 9; ++i) weights += fmt::format("{}{}", i ? ", " : "", i % 5 - 2);
+  const auto session = session_of(fmt::format(R"(graph g(%x: f32[n, 8, s, s]) -> (%y) {{
+  const %w: f32[16, 8, 3, 3] = [{}]
+  %y = Conv(%x, %w) {{pads = [1, 1, 1, 1]}}
+}})",
+                                              weights),
+                                  {});
+  const Tensor x = ramp({1, 8, 400, 400}, 1e-6, 0);
+  const std::vector<Tensor> first = run(*session, {x});
+  CHECK(has_stand_ins(*session));
+  for (int k = 0; k < 4; ++k) {  // none of them tells the tier what is worth compiling
+    CHECK(test::difference(run(*session, {x}), first, 1e-4).empty());
+    session->wait_idle(kLong);
+  }
+  CHECK_FALSE(has_stand_ins(*session));
+  CHECK(test::difference(run(*session, {x}), first, 1e-4).empty());
+}
+
 TEST_CASE("tiering/warm_up: without followers runs settle what was bound in a hurry, each some") {
   constexpr uint32_t kLayers = 12;
   Config config;

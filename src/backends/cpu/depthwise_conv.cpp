@@ -13,6 +13,7 @@
 #include "backends/cpu/conv_problem.h"
 #include "backends/cpu/image_blocks.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/own_conv.h"
 #include "backends/cpu/row_windows.h"
 #include "backends/cpu/simple_kernel.h"
 #include "backends/cpu/vector/depthwise_row_fn.h"
@@ -25,8 +26,8 @@ constexpr size_t kX = 0, kW = 1;
 constexpr int64_t kBlockBytes = 24 << 10;   ///< of the result: an epilogue finds it in the L1 cache
 constexpr int64_t kWholeBytes = 192 << 10;  ///< of a result that has none
 
-/// What binding does not depend on: the weights in panels, and what is done behind the sums.
-struct DepthwiseModel {
+/// The weights in panels, and what is done behind the sums.
+struct DepthwiseModel final : OwnConv {
   explicit DepthwiseModel(const StepSpec& spec)
       : fns(depthwise_row_fns(cpu_info().isa)), behind(spec), planes(spec) {
     const Tensor w = spec.inputs[kW].constant.held();
@@ -42,6 +43,9 @@ struct DepthwiseModel {
       c += width;
     }
   }
+
+  std::shared_ptr<BoundKernel> bind(const StepSpec& spec, const BindContext& context,
+                                    const SqueezedConv& conv) const override;
 
   DepthwiseRowFns fns;
   int64_t channels = 0, taps = 0;
@@ -170,22 +174,35 @@ bool library_has_kernel(const StepSpec& spec) {
   return window.dilations[axis] == 1 || padding <= kMostPadding;
 }
 
-Verdict supports(const StepSpec& spec) {
+std::shared_ptr<BoundKernel> DepthwiseModel::bind(const StepSpec& spec, const BindContext& context,
+                                                  const SqueezedConv& conv) const {
+  return bind_own_conv<DepthwiseModel, DepthwiseBound>(*this, spec, context, conv);
+}
+
+Verdict takes_depthwise(const StepSpec& spec) {
   if (const Verdict dense = f32_with_constant_weights(spec); !dense.yes()) return dense;
   const Dims& w = spec.inputs[kW].constant.dims();
   if (w[1] != 1 || w[0] == 1 || w[0] != spec.attrs().get_int("group", 1))
     return Verdict::no("not one channel and one result per group");
   if (w[0] % depthwise_row_fns(cpu_info().isa).lanes != 0)
     return Verdict::no("channels that do not fill vectors");
+  return supports_row_windows(spec);
+}
+
+Verdict supports(const StepSpec& spec) {
+  if (const Verdict depthwise = takes_depthwise(spec); !depthwise.yes()) return depthwise;
   // Not measured: what one line of a pixel needs of them is one vector there.
   if (cpu_info().isa == Isa::kAvx512 && library_has_kernel(spec))
     return Verdict::no("left to the library with AVX-512");
-  if (const Verdict windows = supports_row_windows(spec); !windows.yes()) return windows;
   std::string reason;
   return Epilogue::build(spec, {}, reason, true) ? Verdict::ok() : Verdict::no(reason);
 }
 
 }  // namespace
+
+OwnConvKind depthwise_conv() {
+  return {takes_depthwise, make_own_conv<DepthwiseModel>};
+}
 
 void add_depthwise_conv(Rows& rows) {
   rows.push_back(

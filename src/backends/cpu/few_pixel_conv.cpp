@@ -172,22 +172,30 @@ FewPixelConv::FewPixelConv(const StepSpec& spec, Epilogue epilogue)
               w.dims().size() <= 4 && spec.attrs().get_int("group", 1) == 1;
 }
 
-std::shared_ptr<BoundKernel> FewPixelConv::bind(const BindContext& context) const {
-  if (!possible_) return nullptr;
+bool FewPixelConv::suits(const BindContext& context) const {
+  if (!possible_) return false;
   const auto y_dims = context.outputs[0].dims;
   const int64_t pixels = y_dims[0] * element_count(y_dims.subspan(2));
-  if (pixels < 2 || pixels > kFewPixels) return nullptr;
+  if (pixels < 2 || pixels > kFewPixels) return false;
   const SqueezedConv conv(spec_, context.inputs[kX], context.inputs[kW], context.outputs[0]);
   const auto row_major = [](const SqueezedConv::Part& part) {
     return is_contiguous(part.dims, part.strides);
   };
-  const bool planes = conv.problem.pointwise() && row_major(conv.x) && row_major(conv.y);
-  if (!planes && !(channels_last(conv.x) && channels_last(conv.y) &&
-                   spec_.inputs[kW].constant.count() >= kManyWeights))
-    return nullptr;
+  if (conv.problem.pointwise() && row_major(conv.x) && row_major(conv.y)) return true;
+  return channels_last(conv.x) && channels_last(conv.y) &&
+         spec_.inputs[kW].constant.count() >= kManyWeights;
+}
+
+std::shared_ptr<BoundKernel> FewPixelConv::bind(const BindContext& context) const {
+  const SqueezedConv conv(spec_, context.inputs[kX], context.inputs[kW], context.outputs[0]);
   const std::lock_guard lock(mutex_);
   if (!panels_) panels_ = pack(spec_.inputs[kW].constant.held());
   return std::make_shared<FewPixelBound>(spec_, context, conv, epilogue_, panels_);
+}
+
+bool FewPixelConv::packed() const {
+  const std::lock_guard lock(mutex_);
+  return panels_ != nullptr;
 }
 
 void FewPixelConv::forget_weights() {

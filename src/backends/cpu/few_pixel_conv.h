@@ -15,9 +15,12 @@ class FewPixelConv {
  public:
   /// `epilogue`: everything behind the sums and the bias.
   FewPixelConv(const StepSpec& spec, Epilogue epilogue);
-  /// The bound convolution, or null where the library does as well with these sizes and strides.
-  /// Packs the weights when there first is one. Any number of threads.
+  // Any number of threads.
+  /// Whether the library does not do as well with these sizes and strides.
+  bool suits(const BindContext& context) const;
+  /// What suits. Packs the weights when there first is one.
   std::shared_ptr<BoundKernel> bind(const BindContext& context) const;
+  bool packed() const;
   /// Packs anew for what is bound from now on.
   void forget_weights();
 

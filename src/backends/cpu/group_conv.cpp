@@ -14,6 +14,7 @@
 #include "backends/cpu/conv_problem.h"
 #include "backends/cpu/image_blocks.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/own_conv.h"
 #include "backends/cpu/row_windows.h"
 #include "backends/cpu/simple_kernel.h"
 #include "base/checked.h"
@@ -58,8 +59,7 @@ struct Slices {
   int64_t width = 0;  ///< of the groups in one, where there are several
 };
 
-/// What binding does not depend on.
-struct GroupConvModel {
+struct GroupConvModel final : OwnConv {
   explicit GroupConvModel(const StepSpec& spec)
       : fns(conv_row_fns(cpu_info().isa)),
         slices(spec.inputs[kW].constant.dims(), spec.attrs().get_int("group", 1), fns.lanes),
@@ -76,6 +76,8 @@ struct GroupConvModel {
       pack_row_weights(fns, w.as<float>() + of_slice(s).begin * taps(), of_slice(s).size(), in_each,
                        kernel, weights.data() + s * slice_weights);
   }
+  std::shared_ptr<BoundKernel> bind(const StepSpec& spec, const BindContext& context,
+                                    const SqueezedConv& conv) const override;
   /// Of a channel.
   int64_t taps() const { return kernel * in_each; }
   /// Channels [begin, end) of the result.
@@ -217,20 +219,33 @@ class GroupConvBound final : public BoundRowWindows {
   int64_t bias_bytes_ = 0, slab_bytes_ = 0;
 };
 
-Verdict supports(const StepSpec& spec) {
+std::shared_ptr<BoundKernel> GroupConvModel::bind(const StepSpec& spec, const BindContext& context,
+                                                  const SqueezedConv& conv) const {
+  return bind_own_conv<GroupConvModel, GroupConvBound>(*this, spec, context, conv);
+}
+
+Verdict takes_groups(const StepSpec& spec) {
   if (const Verdict dense = f32_with_constant_weights(spec); !dense.yes()) return dense;
   if (spec.attrs().get_int("group", 1) == 1) return Verdict::no("one group");
+  if (spec.inputs[kW].constant.dims()[1] == 1) return Verdict::no("groups of one channel");
+  return supports_row_windows(spec);
+}
+
+Verdict supports(const StepSpec& spec) {
+  if (const Verdict groups = takes_groups(spec); !groups.yes()) return groups;
   const Dims& w = spec.inputs[kW].constant.dims();
-  if (w[1] == 1) return Verdict::no("groups of one channel");
   if (w[1] > kMostChannels || (w[1] > kMostWide && cpu_info().isa == Isa::kAvx512 &&
                                !pixels_collide(spec, w, spec.attrs().get_int("group", 1))))
     return Verdict::no("groups of many channels");
-  if (const Verdict windows = supports_row_windows(spec); !windows.yes()) return windows;
   std::string reason;
   return Epilogue::build(spec, {}, reason, true) ? Verdict::ok() : Verdict::no(reason);
 }
 
 }  // namespace
+
+OwnConvKind group_conv() {
+  return {takes_groups, make_own_conv<GroupConvModel>};
+}
 
 void add_group_conv(Rows& rows) {
   rows.push_back(

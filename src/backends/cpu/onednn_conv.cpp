@@ -34,7 +34,7 @@
 #include "backends/cpu/onednn_post_ops.h"
 #include "backends/cpu/plane_conv.h"
 #include "backends/cpu/product_conv.h"
-#include "backends/cpu/row_conv.h"
+#include "backends/cpu/stand_in_conv.h"
 
 namespace xc::cpu {
 namespace {
@@ -71,6 +71,11 @@ class WeightStore {
     slices_.push_back({c0, wanted, buffer});
     return buffer;
   }
+  /// Whether there are some.
+  bool packed() const {
+    const std::lock_guard lock(mutex_);
+    return !slices_.empty();
+  }
   void forget() {
     const std::lock_guard lock(mutex_);
     slices_.clear();
@@ -78,7 +83,7 @@ class WeightStore {
 
  private:
   Tensor weights_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<PackedSlice> slices_;
 };
 
@@ -581,8 +586,14 @@ class ConvKernel : public Kernel {
     if (auto bound = planes_ ? planes_->bind(context) : nullptr) return bound;
     std::shared_ptr<BoundKernel> bound;
     if (product_) bound = product_->bind(context);
-    if (!bound && few_pixels_) bound = few_pixels_->bind(context);
-    if (!bound && stand_in_) bound = stand_in_->bind(context);
+    if (!bound && few_pixels_ && few_pixels_->suits(context)) {
+      // Weights that the library has are packed again when there is time.
+      const bool later = !context.background && spec_.numerics != Numerics::kStrict &&
+                         store_.packed() && !few_pixels_->packed();
+      if (!later) bound = few_pixels_->bind(context);
+      provisional |= later;
+    }
+    if (!bound && stand_in_) bound = stand_in_->bind(context, store_.packed());
     if (!bound) bound = std::make_shared<ConvBound>(spec_, context, plan_, store_);
     bound->provisional |= provisional;
     return bound;

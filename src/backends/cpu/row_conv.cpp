@@ -11,16 +11,20 @@
 #include "backends/cpu/copy.h"
 #include "backends/cpu/image_blocks.h"
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/row_conv.h"
+#include "backends/cpu/own_conv.h"
 #include "backends/cpu/row_windows.h"
 #include "backends/cpu/simple_kernel.h"
 #include "base/checked.h"
 
 namespace xc::cpu {
 
-/// What binding does not depend on: the weights in panels, and what is done behind the sums.
-struct RowConvModel {
+namespace {
+
+/// The weights in panels, and what is done behind the sums.
+struct RowConvModel final : OwnConv {
   explicit RowConvModel(const StepSpec& spec);
+  std::shared_ptr<BoundKernel> bind(const StepSpec& spec, const BindContext& context,
+                                    const SqueezedConv& conv) const override;
 
   ConvRowFns fns;
   int64_t out_channels = 0, padded = 0;  ///< to whole vectors
@@ -28,8 +32,6 @@ struct RowConvModel {
   BoundedEpilogue behind;
   PlaneConv planes;
 };
-
-namespace {
 
 constexpr size_t kX = 0, kW = 1;
 constexpr int64_t kBlockBytes = 24 << 10;   ///< of the result: an epilogue finds it in the L1 cache
@@ -216,17 +218,6 @@ Verdict supports(const StepSpec& spec) {
   return Epilogue::build(spec, {}, reason, true) ? Verdict::ok() : Verdict::no(reason);
 }
 
-/// Convolutions along one axis with many pixels. The library takes 2 ms to make one of 1000 pixels,
-/// 12 of 3840, 24 of 15360 (oneDNN 3.2, AMD Zen 4; a vocoder of 74 a second), and then 0.95 to 1.13
-/// of the time of this kernel, of signals with few pixels 0.9 to 1.
-bool is_long_signal(const ConvProblem& problem) {
-  constexpr int64_t kManyPixels = 500;
-  return problem.axes.size() == 1 && !problem.pointwise() &&
-         problem.batch * problem.axes[0].output >= kManyPixels;
-}
-
-}  // namespace
-
 RowConvModel::RowConvModel(const StepSpec& spec)
     : fns(conv_row_fns(cpu_info().isa)), behind(spec), planes(spec) {
   const Tensor w = spec.inputs[kW].constant.held();
@@ -238,30 +229,15 @@ RowConvModel::RowConvModel(const StepSpec& spec)
   pack_row_weights(fns, w.as<float>(), out_channels, in_channels, kernel, weights.data());
 }
 
-// ---- in the place of the library ----------------------------------------------------------------
+std::shared_ptr<BoundKernel> RowConvModel::bind(const StepSpec& spec, const BindContext& context,
+                                                const SqueezedConv& conv) const {
+  return bind_own_conv<RowConvModel, RowConvBound>(*this, spec, context, conv);
+}
 
-StandInConv::StandInConv(const StepSpec& spec)
-    : spec_(spec),
-      possible_(takes_windows(spec).yes()),
-      may_change_(spec.numerics != Numerics::kStrict) {}
+}  // namespace
 
-std::shared_ptr<BoundKernel> StandInConv::bind(const BindContext& context) const {
-  // Some thirty runs pass until there is time, each of which takes up to half longer. The library
-  // makes the code of 1x1 convolutions faster than that of others.
-  constexpr double kMostFlops = 1e7, kMostFlopsOfPixels = 4e6;
-  if (!possible_) return nullptr;
-  const SqueezedConv conv(spec_, context.inputs[kX], context.inputs[kW], context.outputs[0]);
-  const ConvProblem& problem = conv.problem;
-  const bool stays = is_long_signal(problem) && cpu_info().isa >= Isa::kAvx512;
-  if (!stays && (!may_change_ || context.background ||
-                 problem.flops() > (problem.pointwise() ? kMostFlopsOfPixels : kMostFlops)))
-    return nullptr;
-  const std::lock_guard lock(mutex_);
-  auto model = model_.lock();
-  if (!model) model_ = model = std::make_shared<const RowConvModel>(spec_);
-  auto bound = std::make_shared<RowConvBound>(spec_, context, conv, std::move(model));
-  bound->provisional = !stays;
-  return bound;
+OwnConvKind row_conv() {
+  return {takes_windows, make_own_conv<RowConvModel>};
 }
 
 void add_row_conv(Rows& rows) {
