@@ -112,7 +112,8 @@ bool Program::settling_pays(const Version& version) {
 
 bool Program::settle_by_itself(SignatureEntry& entry, uint64_t run) {
   constexpr double kSeconds = 1e-3;  // about what one convolution of the library takes to make
-  if (run < (1 << kSampleBits) || adapts() ||
+  const bool first = entry.sample_bits.load(std::memory_order_relaxed) == kRanOnce;
+  if (run < (1 << kSampleBits) || first || adapts() ||
       entry.rebinding.exchange(true, std::memory_order_relaxed))
     return false;
   if (settle_some(entry, kSeconds)) return false;

@@ -158,7 +158,9 @@ void Observer::follow(const StatePtr& state, SignatureEntry& entry, const Facts&
     const auto next = groups.empty() ? state->program.lock()->base_plan() : wanted;
     older = !next || continues(running, *next, entry.segment);
   }
-  const bool settle = older || published.active->bound->provisional;
+  // Sizes that came once may never come again. (The second run of an entry is timed in any case.)
+  const bool again = published.active->times->samples() > 1;
+  const bool settle = older || (again && published.active->bound->provisional);
   if (!settle) {
     const Group* tried = state->trial.group;
     if (!tried || !state->trial.covers(entry, fact_at(*state, facts, *tried))) return;

@@ -459,21 +459,23 @@ TEST_CASE("backends/conv: depthwise pixels for every instruction set, any number
   for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
     if (isa > cpu_info().isa) continue;
     const cpu::DepthwiseRowFns fns = cpu::depthwise_row_fns(isa);
-    for (const int64_t channels : {fns.lanes, fns.panel, 2 * fns.panel + fns.lanes})
+    for (const int64_t channels : {fns.lanes, fns.lanes + 1, fns.panel, fns.panel + fns.lanes - 1,
+                                   2 * fns.panel + fns.lanes})
       for (int64_t pixels = 1; pixels < 30; ++pixels) {
         // The second and third column of the second and third row of a kernel of 3 x 4.
         const int64_t taps = 12, cols = 4, width = pixels + 2;
         const Tensor x = g.tensor(DType::kF32, {2, width, channels}),
                      w = g.tensor(DType::kF32, {taps, channels}),
                      bias = g.tensor(DType::kF32, {channels});
-        std::vector<float> packed(static_cast<size_t>(taps * channels));
-        for (int64_t c = 0; c < channels;) {
-          const int64_t panel = std::min(channels - c, fns.panel);
-          for (int64_t t = 0; t < taps; ++t)
-            for (int64_t i = 0; i < panel; ++i)
-              packed[static_cast<size_t>(c * taps + t * panel + i)] =
-                  w.as<float>()[t * channels + c + i];
-          c += panel;
+        std::vector<float> packed;
+        for (int64_t done = 0; done < channels;) {
+          const int64_t panel = channels - done < fns.panel ? fns.lanes : fns.panel,
+                        c = std::min(done, channels - panel);
+          for (int64_t t = 0; t < taps; ++t) {
+            const float* const of_tap = w.as<float>() + t * channels + c;
+            packed.insert(packed.end(), of_tap, of_tap + panel);
+          }
+          done += panel;
         }
         std::vector<float> y(static_cast<size_t>(pixels * channels) + 1, 7.0f);
         fns.run({.x = x.as<float>(),
@@ -918,7 +920,8 @@ TEST_CASE("backends/conv: by rows until there is time for a primitive, where tha
   const std::vector<Case> small{{{1, 24, 60}, 24, {7}, 1, {1}, {9, 9}, {3}},
                                 {{1, 128, 40}, 96, {1}, 4},
                                 {{2, 40, 12, 10}, 20, {3, 3}, 2, {}, {1, 1, 1, 1}},
-                                {{1, 64, 14, 14}, 64, {3, 3}, 64, {}, {1, 1, 1, 1}}};
+                                {{1, 64, 14, 14}, 64, {3, 3}, 64, {}, {1, 1, 1, 1}},
+                                {{2, 43, 9, 11}, 43, {5, 5}, 43, {2, 2}, {2, 2, 2, 2}}};
   for (const Case& c : small) {
     CAPTURE(to_text(c.x));
     CHECK(provisional(c, hurried));

@@ -33,14 +33,15 @@ struct DepthwiseModel final : OwnConv {
     const Tensor w = spec.inputs[kW].constant.held();
     channels = w.dims()[0];
     taps = element_count(std::span(w.dims()).subspan(2));
-    weights.resize(static_cast<size_t>(taps * channels));
-    for (int64_t c = 0; c < channels;) {
-      const int64_t width = std::min(channels - c, fns.panel);
+    weights.resize(static_cast<size_t>(taps * align_up(channels, fns.lanes)));
+    for (int64_t before = 0; before < channels;) {
+      const int64_t width = channels - before < fns.panel ? fns.lanes : fns.panel;
+      const int64_t c = std::min(before, channels - width);
       for (int64_t i = 0; i < width; ++i)
         for (int64_t t = 0; t < taps; ++t)
-          weights[static_cast<size_t>(c * taps + t * width + i)] =
+          weights[static_cast<size_t>(before * taps + t * width + i)] =
               w.as<float>()[(c + i) * taps + t];
-      c += width;
+      before += width;
     }
   }
 
@@ -184,13 +185,15 @@ Verdict takes_depthwise(const StepSpec& spec) {
   const Dims& w = spec.inputs[kW].constant.dims();
   if (w[1] != 1 || w[0] == 1 || w[0] != spec.attrs().get_int("group", 1))
     return Verdict::no("not one channel and one result per group");
-  if (w[0] % depthwise_row_fns(cpu_info().isa).lanes != 0)
-    return Verdict::no("channels that do not fill vectors");
+  if (w[0] < depthwise_row_fns(cpu_info().isa).lanes)
+    return Verdict::no("channels that do not fill a vector");
   return supports_row_windows(spec);
 }
 
 Verdict supports(const StepSpec& spec) {
   if (const Verdict depthwise = takes_depthwise(spec); !depthwise.yes()) return depthwise;
+  if (spec.inputs[kW].constant.dims()[0] % depthwise_row_fns(cpu_info().isa).lanes != 0)
+    return Verdict::no("channels that do not fill vectors");
   // Not measured: what one line of a pixel needs of them is one vector there.
   if (cpu_info().isa == Isa::kAvx512 && library_has_kernel(spec))
     return Verdict::no("left to the library with AVX-512");

@@ -15,7 +15,8 @@ namespace xc::cpu {
 /// are computed with it.
 ///
 /// Weights of `taps` taps lie in panels of neighbouring channels [tap][channel], one behind the
-/// other: of `panel` channels while there are so many, then of `lanes`.
+/// other: of `panel` channels while there are so many, then of `lanes`, where fewer are left of the
+/// last ones.
 struct DepthwiseRow {
   const float* x;
   int64_t x_pixel, x_row, x_col;
@@ -25,7 +26,7 @@ struct DepthwiseRow {
   const float* bias;  ///< null: zeros
   float* y;
   int64_t y_pixel;
-  int64_t pixels, channels;  ///< of these whole `lanes`
+  int64_t pixels, channels;  ///< of these `lanes` at least
   float low, high;
 };
 struct DepthwiseRowFns {
