@@ -29,11 +29,13 @@ struct BandStep {
   int64_t x_row_bytes = 0, y_row_bytes = 0, y_bytes = 0, weight_bytes = 0;
 };
 
+bool takes_rows(const Step& step) {
+  return step.kind == Step::Kind::kKernel && step.region == Hash128{} && !step.nodes.empty() &&
+         step.kernel->takes_rows();
+}
+
 std::optional<BandStep> band_step(const Bound& bound, uint32_t k, const HostSpeed& host) {
   const Step& step = *bound.plan->steps[k];
-  if (step.kind != Step::Kind::kKernel || step.region != Hash128{} || step.nodes.empty() ||
-      !step.kernel->takes_rows())
-    return std::nullopt;
   const std::span<const int64_t> x = bound.dims(step.inputs[0]), y = bound.dims(step.outputs[0]);
   if (x.size() != 4 || element_count(y) == 0 || element_count(x) == 0) return std::nullopt;
   // Kernels drop axes of one element, and rows might be another axis then.
@@ -59,11 +61,17 @@ std::optional<BandStep> band_step(const Bound& bound, uint32_t k, const HostSpee
   return out;
 }
 
-/// Whether step `k` makes a dense channels-last value that nobody but the next step reads.
-bool hands_on(const Bound& bound, uint32_t k) {
+/// Whether step `k` makes dense channels-last images of more than `bytes` each that nobody but the
+/// next step reads, and both take rows.
+bool hands_on(const Bound& bound, uint32_t k, double bytes) {
   const Plan& plan = *bound.plan;
   const Step &from = *plan.steps[k], &to = *plan.steps[k + 1];
+  if (!takes_rows(from) || !takes_rows(to)) return false;
   const uint32_t v = from.outputs[0];
+  const std::span<const int64_t> y = bound.dims(v);
+  if (y.empty() || static_cast<double>(element_count(y.subspan(1)) *
+                                       element_size(plan.values[v].dtype)) <= bytes)
+    return false;
   const uint32_t b = plan.values[v].buffer;
   const PlanBuffer& buffer = plan.buffers[b];
   if (to.inputs[0] != v || buffer.storage != Storage::kArena || buffer.segment != bound.segment ||
@@ -242,22 +250,24 @@ std::vector<BandChain> band_chains(const Bound& bound, bool always) {
   const Segment& segment = bound.plan->segments[bound.segment];
   const HostSpeed* const calibrated = calibrated_host_speed();
   const HostSpeed host = calibrated ? *calibrated : nominal_host_speed();
-  const auto cache = static_cast<double>(cpu_info().l2_bytes);
+  const double least_bytes = always ? -1 : kCacheShare * static_cast<double>(cpu_info().l2_bytes);
   std::vector<BandChain> out;
   std::vector<BandStep> steps;  // each handing on to the next
-  for (uint32_t k = segment.first_step; k <= segment.end_step; ++k) {
+  const auto end_chain = [&](uint32_t end) {
+    const auto count = static_cast<uint32_t>(steps.size());
+    if (count > 1) add_chains(bound, steps, end - count, host, always, out);
+    steps.clear();
+  };
+  bool handed = false;  // to step k
+  for (uint32_t k = segment.first_step; k < segment.end_step; ++k) {
+    const bool hands = k + 1 < segment.end_step && hands_on(bound, k, least_bytes);
     std::optional<BandStep> next;
-    if (k < segment.end_step) next = band_step(bound, k, host);
-    const bool goes_on =
-        next && !steps.empty() && hands_on(bound, k - 1) &&
-        (always || static_cast<double>(steps.back().y_bytes) > cache * kCacheShare);
-    if (!goes_on && !steps.empty()) {
-      if (steps.size() > 1)
-        add_chains(bound, steps, k - static_cast<uint32_t>(steps.size()), host, always, out);
-      steps.clear();
-    }
+    if (handed || hands) next = band_step(bound, k, host);
+    if (!handed || !next) end_chain(k);
     if (next) steps.push_back(*next);
+    handed = hands && next;
   }
+  end_chain(segment.end_step);
   return out;
 }
 

@@ -559,7 +559,9 @@ TEST_CASE("backends/conv: signals with taps far apart keep their kernels") {
       const auto operands = operands_of(p.inputs);
       const std::vector<Tensor> result{run_reference(node, p.inputs)};
       const auto results = operands_of(result);
-      CHECK(cpu::PlaneConv(spec_of(p, node, {})).bind({operands, results}));
+      const StepSpec spec = spec_of(p, node, {});
+      const cpu::SqueezedConv squeezed(spec, operands[0], operands[1], results[0]);
+      CHECK(cpu::PlaneConv(spec).bind({operands, results}, squeezed));
       check_row("onednn.conv", p, {1e-5, 1e-4});
     }
     check_row("xc.conv planes", conv(g, filter), {1e-5, 1e-3});
@@ -921,7 +923,9 @@ TEST_CASE("backends/conv: by rows until there is time for a primitive, where tha
                                 {{1, 128, 40}, 96, {1}, 4},
                                 {{2, 40, 12, 10}, 20, {3, 3}, 2, {}, {1, 1, 1, 1}},
                                 {{1, 64, 14, 14}, 64, {3, 3}, 64, {}, {1, 1, 1, 1}},
-                                {{2, 43, 9, 11}, 43, {5, 5}, 43, {2, 2}, {2, 2, 2, 2}}};
+                                {{2, 43, 9, 11}, 43, {5, 5}, 43, {2, 2}, {2, 2, 2, 2}},
+                                {{1, 11, 12, 13}, 11, {3, 3}, 11, {}, {1, 1, 1, 1}},
+                                {{1, 6, 10, 10}, 6, {3, 3}, 6, {}, {1, 1, 1, 1}}};
   for (const Case& c : small) {
     CAPTURE(to_text(c.x));
     CHECK(provisional(c, hurried));

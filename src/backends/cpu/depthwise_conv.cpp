@@ -26,10 +26,18 @@ constexpr size_t kX = 0, kW = 1;
 constexpr int64_t kBlockBytes = 24 << 10;   ///< of the result: an epilogue finds it in the L1 cache
 constexpr int64_t kWholeBytes = 192 << 10;  ///< of a result that has none
 
+/// With the widest vectors that so many channels fill, if any.
+DepthwiseRowFns fns_for(int64_t channels) {
+  DepthwiseRowFns fns = depthwise_row_fns(cpu_info().isa);
+  for (const Isa isa : {Isa::kAvx2, Isa::kBaseline})
+    if (channels < fns.lanes && isa < cpu_info().isa) fns = depthwise_row_fns(isa);
+  return fns;
+}
+
 /// The weights in panels, and what is done behind the sums.
 struct DepthwiseModel final : OwnConv {
   explicit DepthwiseModel(const StepSpec& spec)
-      : fns(depthwise_row_fns(cpu_info().isa)), behind(spec), planes(spec) {
+      : fns(fns_for(spec.inputs[kW].constant.dims()[0])), behind(spec), planes(spec) {
     const Tensor w = spec.inputs[kW].constant.held();
     channels = w.dims()[0];
     taps = element_count(std::span(w.dims()).subspan(2));
@@ -185,8 +193,7 @@ Verdict takes_depthwise(const StepSpec& spec) {
   const Dims& w = spec.inputs[kW].constant.dims();
   if (w[1] != 1 || w[0] == 1 || w[0] != spec.attrs().get_int("group", 1))
     return Verdict::no("not one channel and one result per group");
-  if (w[0] < depthwise_row_fns(cpu_info().isa).lanes)
-    return Verdict::no("channels that do not fill a vector");
+  if (w[0] < fns_for(w[0]).lanes) return Verdict::no("channels that do not fill a vector");
   return supports_row_windows(spec);
 }
 

@@ -172,12 +172,9 @@ FewPixelConv::FewPixelConv(const StepSpec& spec, Epilogue epilogue)
               w.dims().size() <= 4 && spec.attrs().get_int("group", 1) == 1;
 }
 
-bool FewPixelConv::suits(const BindContext& context) const {
-  if (!possible_) return false;
-  const auto y_dims = context.outputs[0].dims;
-  const int64_t pixels = y_dims[0] * element_count(y_dims.subspan(2));
-  if (pixels < 2 || pixels > kFewPixels) return false;
-  const SqueezedConv conv(spec_, context.inputs[kX], context.inputs[kW], context.outputs[0]);
+bool FewPixelConv::suits(const SqueezedConv& conv) const {
+  const int64_t pixels = conv.problem.batch * conv.problem.plane();
+  if (!possible_ || pixels < 2 || pixels > kFewPixels) return false;
   const auto row_major = [](const SqueezedConv::Part& part) {
     return is_contiguous(part.dims, part.strides);
   };
@@ -186,8 +183,8 @@ bool FewPixelConv::suits(const BindContext& context) const {
          spec_.inputs[kW].constant.count() >= kManyWeights;
 }
 
-std::shared_ptr<BoundKernel> FewPixelConv::bind(const BindContext& context) const {
-  const SqueezedConv conv(spec_, context.inputs[kX], context.inputs[kW], context.outputs[0]);
+std::shared_ptr<BoundKernel> FewPixelConv::bind(const BindContext& context,
+                                                const SqueezedConv& conv) const {
   const std::lock_guard lock(mutex_);
   if (!panels_) panels_ = pack(spec_.inputs[kW].constant.held());
   return std::make_shared<FewPixelBound>(spec_, context, conv, epilogue_, panels_);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 
+#include "backends/cpu/conv_problem.h"
 #include "backends/cpu/epilogue.h"
 
 namespace xc::cpu {
@@ -15,11 +16,11 @@ class FewPixelConv {
  public:
   /// `epilogue`: everything behind the sums and the bias.
   FewPixelConv(const StepSpec& spec, Epilogue epilogue);
-  // Any number of threads.
+  // Any number of threads; `conv` is of the step with the operands of the context.
   /// Whether the library does not do as well with these sizes and strides.
-  bool suits(const BindContext& context) const;
+  bool suits(const SqueezedConv& conv) const;
   /// What suits. Packs the weights when there first is one.
-  std::shared_ptr<BoundKernel> bind(const BindContext& context) const;
+  std::shared_ptr<BoundKernel> bind(const BindContext& context, const SqueezedConv& conv) const;
   bool packed() const;
   /// Packs anew for what is bound from now on.
   void forget_weights();

@@ -120,12 +120,12 @@ struct Plan {  // what create() decides
 
 class ConvBound final : public BoundKernel {
  public:
-  ConvBound(const StepSpec& spec, const BindContext& context, const Plan& plan, WeightStore& store)
+  ConvBound(const StepSpec& spec, const BindContext& context, const SqueezedConv& squeezed,
+            const Plan& plan, WeightStore& store)
       : inputs_(static_cast<uint32_t>(spec.inputs.size())),
         rounded_(plan.rounded),
         x_type_(spec.inputs[0].dtype),
         y_type_(spec.outputs[0].dtype) {
-    const SqueezedConv squeezed(spec, context.inputs[0], context.inputs[1], context.outputs[0]);
     const BoundOperand x = squeezed.x.operand(), w = squeezed.w.operand(), y = squeezed.y.operand();
     const ConvProblem& s = squeezed.problem;
     if (store.constant()) unread = 1u << 1;
@@ -583,18 +583,19 @@ class ConvKernel : public Kernel {
   std::shared_ptr<const BoundKernel> bind(const BindContext& context, bool provisional) const {
     if (element_count(context.inputs[0].dims) == 0 && element_count(context.outputs[0].dims) > 0)
       return bind_empty_conv(spec_, context, plan_.whole);
-    if (auto bound = planes_ ? planes_->bind(context) : nullptr) return bound;
+    const SqueezedConv conv(spec_, context.inputs[0], context.inputs[1], context.outputs[0]);
+    if (auto bound = planes_ ? planes_->bind(context, conv) : nullptr) return bound;
     std::shared_ptr<BoundKernel> bound;
-    if (product_) bound = product_->bind(context);
-    if (!bound && few_pixels_ && few_pixels_->suits(context)) {
+    if (product_) bound = product_->bind(context, conv);
+    if (!bound && few_pixels_ && few_pixels_->suits(conv)) {
       // Weights that the library has are packed again when there is time.
       const bool later = !context.background && spec_.numerics != Numerics::kStrict &&
                          store_.packed() && !few_pixels_->packed();
-      if (!later) bound = few_pixels_->bind(context);
+      if (!later) bound = few_pixels_->bind(context, conv);
       provisional |= later;
     }
-    if (!bound && stand_in_) bound = stand_in_->bind(context, store_.packed());
-    if (!bound) bound = std::make_shared<ConvBound>(spec_, context, plan_, store_);
+    if (!bound && stand_in_) bound = stand_in_->bind(context, conv, store_.packed());
+    if (!bound) bound = std::make_shared<ConvBound>(spec_, context, conv, plan_, store_);
     bound->provisional |= provisional;
     return bound;
   }

@@ -369,10 +369,11 @@ PlaneConv::PlaneConv(const StepSpec& spec) : spec_(spec) {
   in_registers_ = possible_ && BoundedEpilogue(spec).epilogue.empty();
 }
 
-std::shared_ptr<const BoundKernel> PlaneConv::bind(const BindContext& context) const {
+std::shared_ptr<const BoundKernel> PlaneConv::bind(const BindContext& context,
+                                                   const SqueezedConv& squeezed) const {
   if (!possible_ || !context.rows.empty() || element_count(context.inputs[kX].dims) == 0)
     return nullptr;
-  SqueezedConv conv(spec_, context.inputs[kX], context.inputs[kW], context.outputs[0]);
+  SqueezedConv conv = squeezed;
   if (in_registers_) as_lines(conv);
   if (conv.x.strides.back() != 1 || conv.y.strides.back() != 1 ||
       !gains(conv.problem, plane_row_fns(cpu_info().isa).lanes))

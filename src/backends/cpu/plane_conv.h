@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "backends/cpu/conv_problem.h"
 #include "backends/step.h"
 
 namespace xc::cpu {
@@ -15,8 +16,9 @@ class PlaneConv {
  public:
   explicit PlaneConv(const StepSpec& spec);
   /// The bound convolution, or null where operands do not lie so, or where channels fill vectors
-  /// better. Any number of threads.
-  std::shared_ptr<const BoundKernel> bind(const BindContext& context) const;
+  /// better. `conv` is of the step with the operands of the context. Any number of threads.
+  std::shared_ptr<const BoundKernel> bind(const BindContext& context,
+                                          const SqueezedConv& conv) const;
 
  private:
   StepSpec spec_;

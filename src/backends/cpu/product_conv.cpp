@@ -155,8 +155,8 @@ std::unique_ptr<ProductConv> ProductConv::create(const StepSpec& spec) {
 ProductConv::ProductConv(const StepSpec& spec, MatMulSettings settings, bool on_units)
     : spec_(spec), settings_(std::move(settings)), on_units_(on_units) {}
 
-std::shared_ptr<BoundKernel> ProductConv::bind(const BindContext& context) const {
-  const SqueezedConv conv(spec_, context.inputs[kX], context.inputs[kW], context.outputs[0]);
+std::shared_ptr<BoundKernel> ProductConv::bind(const BindContext& context,
+                                               const SqueezedConv& conv) const {
   const size_t operands = context.inputs.size() + context.outputs.size();
   std::optional<Windows> windows;
   if (!on_units_) {

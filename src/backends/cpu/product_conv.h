@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 
+#include "backends/cpu/conv_problem.h"
 #include "backends/cpu/gemm_step.h"
 #include "backends/cpu/packed_weights.h"
 
@@ -20,8 +21,9 @@ class ProductConv {
   /// Of a step of f32 with constant weights; null for those that are no such convolution.
   static std::unique_ptr<ProductConv> create(const StepSpec& spec);
   /// The bound convolution, or null where it does not pay with these sizes and strides. Packs the
-  /// weights when there first is one. Any number of threads.
-  std::shared_ptr<BoundKernel> bind(const BindContext& context) const;
+  /// weights when there first is one. `conv` is of the step with the operands of the context. Any
+  /// number of threads.
+  std::shared_ptr<BoundKernel> bind(const BindContext& context, const SqueezedConv& conv) const;
   /// Packs anew for what is bound from now on.
   void forget_weights();
 

@@ -74,8 +74,9 @@ std::shared_ptr<const BoundKernel> bind_row_windows(const StepSpec& spec,
 template <class Bound, class Model>
 std::shared_ptr<const BoundKernel> bind_planes_or_windows(
     const StepSpec& spec, const BindContext& context, const std::shared_ptr<const Model>& model) {
-  if (auto bound = model->planes.bind(context)) return bound;
-  return bind_row_windows<Bound, Model>(spec, context, model);
+  const SqueezedConv conv(spec, context.inputs[0], context.inputs[1], context.outputs[0]);
+  if (auto bound = model->planes.bind(context, conv)) return bound;
+  return std::make_shared<Bound>(spec, context, conv, model);
 }
 
 /// Weights w[channels][in][kernel] as ConvRow has them, into kernel * in times

@@ -7,7 +7,7 @@
 namespace xc::cpu {
 namespace {
 
-constexpr size_t kX = 0, kW = 1;
+constexpr size_t kW = 1;
 
 int64_t taps_of(const ConvProblem& problem) {
   int64_t taps = 1;
@@ -60,9 +60,9 @@ bool StandInConv::pays(const ConvProblem& problem, bool packs) const {
   return lost_s(problem) * runs + packing_s < making_s(problem);
 }
 
-std::shared_ptr<BoundKernel> StandInConv::bind(const BindContext& context, bool packed) const {
+std::shared_ptr<BoundKernel> StandInConv::bind(const BindContext& context, const SqueezedConv& conv,
+                                               bool packed) const {
   if (!kind_) return nullptr;
-  const SqueezedConv conv(spec_, context.inputs[kX], context.inputs[kW], context.outputs[0]);
   const bool stays = is_long_signal(conv.problem) && cpu_info().isa >= Isa::kAvx512;
   if (!stays && (!may_change_ || context.background)) return nullptr;
   const std::lock_guard lock(mutex_);

@@ -17,8 +17,10 @@ class StandInConv {
   /// There is an Epilogue of all that stands behind the sums.
   explicit StandInConv(const StepSpec& spec);
   /// Null where it could not serve, or is expected to lose more time than it takes to make the
-  /// primitive. `packed`: the library's weights are. Any number of threads.
-  std::shared_ptr<BoundKernel> bind(const BindContext& context, bool packed) const;
+  /// primitive. `conv` is of the step with the operands of the context; `packed`: the library's
+  /// weights are. Any number of threads.
+  std::shared_ptr<BoundKernel> bind(const BindContext& context, const SqueezedConv& conv,
+                                    bool packed) const;
 
  private:
   bool pays(const ConvProblem& problem, bool packs) const;
