@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Any ONNX files with symbolic sizes: xc against onnxruntime and OpenVINO on streams of calls of changing sizes.
 
-    tests/perf/size_streams.py --sizes 1:128 [--streams uniform,alternating] [--calls 100] [--engines xc,ort,ov] MODEL.onnx ...
+    tests/perf/size_streams.py --sizes 1:128 [--streams uniform,alternating] [--calls 100] [--engines xc,ort,ov] [--rounds 2] MODEL.onnx ...
 
 What the shared streams.py does for its networks: time from the start of the load to the end of call 1, 10, 100 and the last, each
 engine in a process of its own. Every symbol of the inputs takes a size of its own in each call. Streams: constant (the largest),
 uniform, bimodal (a quarter the largest, the others the least), alternating (these two in turn), growing. Printed: for each of those
 calls the least time of the other engines over xc's, and the least of it over all. Integer inputs are 0 or 1; with MODEL.npz beside the
-model, up to the largest it has. Results of the last call are compared, too. Engines take turns for --rounds rounds, the least time of each counts.
+model, up to the largest it has. Results of the last call are compared, too. Engines take turns, and the least time of each over the
+rounds counts: whoever comes first after a pause may pay for memory. symbolic.py makes such files.
 
 Needs the packages numpy, onnxruntime, openvino (where asked for) and the binding `xc`.
 """
@@ -94,7 +95,7 @@ def main() -> int:
     parser.add_argument("--calls", type=int, default=100)
     parser.add_argument("--engines", default="xc,ort,ov")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--tolerance", type=float, default=5e-3)
     options = parser.parse_args()
     engines = options.engines.split(",")
