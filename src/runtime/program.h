@@ -332,9 +332,6 @@ class Program : public std::enable_shared_from_this<Program> {
   /// A run failed, which may have taken part in a trial.
   void tell_failed(RunContext& context, SignatureEntry& entry, const RunOptions& options,
                    Status status) const noexcept;
-  /// Whether timed runs of a version that was bound in a hurry have lost as much as binding it anew
-  /// takes. (Sampled ones tell the tier in any case.)
-  static bool settling_pays(const Version& version);
   /// Where no tier follows up, a shape that repeats pays for its primitives itself, a run for some.
   /// Whether the next run should for more.
   bool settle_by_itself(SignatureEntry& entry, uint64_t run);

@@ -42,9 +42,6 @@ class TierHooks {
   /// the run's signature, then for each later segment. `compiles`: false where the run is to start
   /// no compilation; a trial that it took part in is judged all the same. Must be quick.
   virtual void sampled(Program& program, SignatureEntry& entry, double runs, bool compiles) = 0;
-  /// A signature's sizes come again, and what was bound for them in a hurry (Bound::provisional)
-  /// has lost about as much as binding anew takes. Must be quick.
-  virtual void hurried(Program& program, SignatureEntry& entry) = 0;
   /// Whether there is anyone to end a trial, and to do what is left to a background thread; else
   /// runs take no side that nobody judges.
   virtual bool judges() const = 0;

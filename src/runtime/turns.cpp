@@ -86,28 +86,13 @@ void Program::observe(SignatureEntry& entry, const Turn& turn, uint64_t run,
     entry.sample_bits.store(bits, std::memory_order_relaxed);
     if (entry.segment == 0) latest_bits_.store(bits, std::memory_order_relaxed);
   }
-  if (turn.stands_for == 0) {
-    if (TierHooks* tier = known_tier();
-        tier && adapts() && !options.no_compile && turn.times && settling_pays(*turn.version))
-      tier->hurried(*this, entry);
-    return;
-  }
+  if (turn.stands_for == 0) return;
   const uint64_t begin = ticks();
   if (entry.segment == 0) runs_.fetch_add(1, std::memory_order_relaxed);
   entry.last_use.store(steady_ns(), std::memory_order_relaxed);
   if (TierHooks* tier = known_tier())
     tier->sampled(*this, entry, turn.stands_for, !options.no_compile);
   looked(ticks() - begin);
-}
-
-bool Program::settling_pays(const Version& version) {
-  // Stand-ins take up to an eighth longer; what they stand for takes half a millisecond to make,
-  // the least a tenth of that.
-  constexpr double kLost = 0.1, kMakingNs = 5e5;
-  const Bound& bound = *version.bound;
-  return bound.provisional &&
-         kLost * version.times->run_ns() * static_cast<double>(version.times->samples()) >
-             kMakingNs * bound.stand_ins;
 }
 
 bool Program::settle_by_itself(SignatureEntry& entry, uint64_t run) {

@@ -165,34 +165,25 @@ void Observer::follow(const StatePtr& state, SignatureEntry& entry, const Facts&
     const Group* tried = state->trial.group;
     if (!tried || !state->trial.covers(entry, fact_at(*state, facts, *tried))) return;
   }
-  if (settle) return bind_anew(state, entry);
-  post_rebinding(state, entry, [this](Program& p, ProgramState& s, const auto& target) {
-    trials_.join(p, s, target);
-  });
-}
-
-void Observer::bind_anew(const StatePtr& state, SignatureEntry& entry) {
-  post_rebinding(state, entry, [this](Program& p, ProgramState& s, const auto& target) {
-    publishing_.bind_anew(p, s, *target);
-  });
-}
-
-void Observer::post_rebinding(const StatePtr& state, SignatureEntry& entry, Rebinding rebind) {
   if (entry.rebinding.exchange(true)) return;
+  std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
+  const auto bind_it = [this, weak, settle](Program& p, ProgramState& s) {
+    const auto target = weak.lock();
+    if (!target) return;
+    try {
+      if (settle)
+        publishing_.bind_anew(p, s, *target);
+      else
+        trials_.join(p, s, target);
+    } catch (const std::exception& error) {
+      // What is over a limit is not asked for again: the signature keeps what it has.
+      target->rebinding = !is_out_of_memory(error);
+      throw;
+    }
+    target->rebinding = false;
+  };
   try {
-    core_.queue.post(state, [weak = entry.weak_from_this(), rebind = std::move(rebind)](
-                                Program& p, ProgramState& s) {
-      const auto target = weak.lock();
-      if (!target) return;
-      try {
-        rebind(p, s, target);
-      } catch (const std::exception& error) {
-        // What is over a limit is not asked for again: the signature keeps what it has.
-        target->rebinding = !is_out_of_memory(error);
-        throw;
-      }
-      target->rebinding = false;
-    });
+    core_.queue.post(state, bind_it);
   } catch (...) {
     entry.rebinding = false;
     throw;

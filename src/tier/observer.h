@@ -3,7 +3,6 @@
 // decide, has a live region become slow. On a host thread: counts and posts, never waits.
 
 #include <cstdint>
-#include <functional>
 #include <utility>
 #include <vector>
 
@@ -36,8 +35,6 @@ class Observer {
   // TierHooks.
   void sampled(Program& program, const StatePtr& state, SignatureEntry& entry, double runs,
                bool compiles);
-  /// Posts that it is bound with all the time it takes, for what runs best of its sizes.
-  void bind_anew(const StatePtr& state, SignatureEntry& entry);
   void failed(const StatePtr& state, bool ended) noexcept;
   void ended(const StatePtr& state, SignatureEntry& entry) noexcept;
 
@@ -61,11 +58,6 @@ class Observer {
     Group* trial = nullptr;  ///< the region to try
     bool doubted = false;    ///< which has become slow: it comes before others
   };
-
-  /// What is to be done to an entry in the background; one thing at a time.
-  using Rebinding =
-      std::function<void(Program&, ProgramState&, const std::shared_ptr<SignatureEntry>&)>;
-  void post_rebinding(const StatePtr& state, SignatureEntry& entry, Rebinding rebind);
 
   // Without state.data.
   void swap_by_force(Program& program, ProgramState& state, SignatureEntry& entry);

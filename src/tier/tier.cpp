@@ -100,10 +100,6 @@ void Tier::sampled(Program& program, SignatureEntry& entry, double runs, bool co
     observer_.sampled(program, state, entry, runs, compiles);
 }
 
-void Tier::hurried(Program& program, SignatureEntry& entry) {
-  if (const StatePtr state = state_in_run(program)) observer_.bind_anew(state, entry);
-}
-
 void Tier::failed(const Program& program, bool ended) noexcept {
   if (const StatePtr state = state_in_run(program)) observer_.failed(state, ended);
 }

@@ -45,7 +45,6 @@ class Tier final : public TierHooks {
   void seated(Program& program, SignatureEntry& entry, int64_t trial) override;
   void sampled(Program& program, SignatureEntry& entry, double runs, bool compiles) override;
   bool judges() const override { return !core_.queue.lost() && !core_.queue.refused(); }
-  void hurried(Program& program, SignatureEntry& entry) override;
   void failed(const Program& program, bool ended) noexcept override;
   void ended(const Program& program, SignatureEntry& entry) noexcept override;
   void record(Program& program, Event event) override;

@@ -51,8 +51,8 @@ StandInConv::StandInConv(const StepSpec& spec)
 }
 
 bool StandInConv::pays(const ConvProblem& problem, bool packs) const {
-  // Until there is time; of sizes that change, each may come once only, and those that come again
-  // have their primitives soon (Program::settling_pays()).
+  // Until there is time. Of sizes that change each may come once only, and where runs are long the
+  // second one has it bound anew.
   const double runs = one_size_ ? 20 : 1;
   constexpr double kPackingRate = 1.5e9;  // bytes a second
   const double packing_s =
