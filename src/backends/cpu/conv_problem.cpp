@@ -19,11 +19,15 @@ int64_t ConvProblem::plane() const {
   return out;
 }
 
+int64_t ConvProblem::taps() const {
+  int64_t out = 1;
+  for (const WindowAxis& axis : axes) out *= axis.kernel;
+  return out;
+}
+
 double ConvProblem::flops() const {
-  double kernel = 1;
-  for (const WindowAxis& axis : axes) kernel *= static_cast<double>(axis.kernel);
   return 2.0 * static_cast<double>(batch * plane()) * static_cast<double>(out_channels) *
-         static_cast<double>(in_channels / groups) * kernel;
+         static_cast<double>(in_channels / groups) * static_cast<double>(taps());
 }
 
 bool ConvProblem::pointwise() const {

@@ -15,6 +15,7 @@ struct ConvProblem {
   std::vector<WindowAxis> axes;
   Dims x_dims, y_dims;
   int64_t plane() const;
+  int64_t taps() const;  ///< of a window, in each channel
   double flops() const;
   /// 1x1, one group, no padding, no stride: a matrix product.
   bool pointwise() const;

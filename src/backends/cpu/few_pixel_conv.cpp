@@ -187,17 +187,14 @@ std::shared_ptr<BoundKernel> FewPixelConv::bind(const BindContext& context,
                                                 const SqueezedConv& conv) const {
   const std::lock_guard lock(mutex_);
   if (!panels_) panels_ = pack(spec_.inputs[kW].constant.held());
+  packed_ = true;
   return std::make_shared<FewPixelBound>(spec_, context, conv, epilogue_, panels_);
-}
-
-bool FewPixelConv::packed() const {
-  const std::lock_guard lock(mutex_);
-  return panels_ != nullptr;
 }
 
 void FewPixelConv::forget_weights() {
   const std::lock_guard lock(mutex_);
   panels_ = nullptr;
+  packed_ = false;
 }
 
 }  // namespace xc::cpu

@@ -4,6 +4,7 @@
 // which read the weights once (own_product.h), where the library's kernels wait for them or take
 // vectors of pixels that they do not fill.
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 
@@ -21,7 +22,8 @@ class FewPixelConv {
   bool suits(const SqueezedConv& conv) const;
   /// What suits. Packs the weights when there first is one.
   std::shared_ptr<BoundKernel> bind(const BindContext& context, const SqueezedConv& conv) const;
-  bool packed() const;
+  /// Whether they are. Does not wait for who packs.
+  bool packed() const { return packed_; }
   /// Packs anew for what is bound from now on.
   void forget_weights();
 
@@ -31,6 +33,7 @@ class FewPixelConv {
   bool possible_ = false;
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const std::vector<float>> panels_;
+  mutable std::atomic<bool> packed_ = false;
 };
 
 }  // namespace xc::cpu

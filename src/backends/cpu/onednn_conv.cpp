@@ -20,6 +20,7 @@
 // stored in bf16 all the same is widened in scratch.
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <optional>
 
@@ -69,22 +70,22 @@ class WeightStore {
     dnnl::reorder(from, to).execute(stream, from, to);
     held.forget();
     slices_.push_back({c0, wanted, buffer});
+    packed_ = true;
     return buffer;
   }
-  /// Whether there are some.
-  bool packed() const {
-    const std::lock_guard lock(mutex_);
-    return !slices_.empty();
-  }
+  /// Whether there are some. Does not wait for who packs.
+  bool packed() const { return packed_; }
   void forget() {
     const std::lock_guard lock(mutex_);
     slices_.clear();
+    packed_ = false;
   }
 
  private:
   Tensor weights_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::vector<PackedSlice> slices_;
+  std::atomic<bool> packed_ = false;
 };
 
 /// Whether an image is worth multiplying where it lies row-major: the library's kernel takes

@@ -345,15 +345,11 @@ bool gains(const ConvProblem& problem, int64_t lanes) {
     return false;
   double useful =
       static_cast<double>(cols.output) / static_cast<double>(align_up(cols.output, lanes));
-  int64_t taps = 1;
-  for (const WindowAxis& axis : problem.axes) {
-    useful *= inside(axis);
-    taps *= axis.kernel;
-  }
+  for (const WindowAxis& axis : problem.axes) useful *= inside(axis);
   if (useful < kLeastUseful) return false;
   if (problem.in_channels > kFewPlanes * problem.groups)
     return beats_turning(problem, useful, lanes);
-  if (problem.out_channels > problem.groups || taps <= kFewTaps) return true;
+  if (problem.out_channels > problem.groups || problem.taps() <= kFewTaps) return true;
   if (problem.axes.size() < 2) return false;
   const WindowAxis& rows = *(problem.axes.end() - 2);
   return rows.stride % rows.dilation == 0 && rows.kernel > rows.stride;

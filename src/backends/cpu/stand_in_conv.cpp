@@ -9,29 +9,23 @@ namespace {
 
 constexpr size_t kW = 1;
 
-int64_t taps_of(const ConvProblem& problem) {
-  int64_t taps = 1;
-  for (const WindowAxis& axis : problem.axes) taps *= axis.kernel;
-  return taps;
-}
-
-/// Convolutions along one axis with many pixels. The library takes 2 ms to make one of 1000 pixels,
-/// 12 of 3840, 24 of 15360 (oneDNN 3.2, AMD Zen 4; a vocoder of 74 a second), and then 0.95 to 1.13
-/// of the time of this kernel, of signals with few pixels 0.9 to 1.
+/// Ungrouped convolutions along one axis with many pixels. The library takes 2 ms to make one of
+/// 1000 pixels, 12 of 3840, 24 of 15360 (oneDNN 3.2, AMD Zen 4; a vocoder of 74 a second), and then
+/// 0.95 to 1.13 of the time of this kernel, of signals with few pixels 0.9 to 1.
 bool is_long_signal(const ConvProblem& problem) {
   constexpr int64_t kManyPixels = 500;
-  return problem.axes.size() == 1 && !problem.pointwise() &&
-         problem.batch * problem.axes[0].output >= kManyPixels;
+  return problem.axes.size() == 1 && problem.groups == 1 && !problem.pointwise() &&
+         problem.batch * problem.plane() >= kManyPixels;
 }
 
 /// Seconds that the library takes to make one (oneDNN 3.2, AMD Zen 4).
 double making_s(const ConvProblem& problem) {
-  if (taps_of(problem) == 1) return 1e-4;
+  if (problem.taps() == 1) return 1e-4;
   if (problem.axes.size() > 1) return 5e-4;
-  return 2e-4 + 2e-6 * static_cast<double>(problem.batch * problem.axes[0].output);
+  return 2e-4 + 2e-6 * static_cast<double>(problem.batch * problem.plane());
 }
 
-/// Seconds that a run takes longer by rows: networks take up to an eighth, their 1x1 and depthwise
+/// Seconds that a run takes longer by rows: networks take up to a seventh, their 1x1 and depthwise
 /// convolutions the most of it.
 double lost_s(const ConvProblem& problem) {
   constexpr double kRate = 100e9, kShare = 0.1;
