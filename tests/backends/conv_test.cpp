@@ -3,7 +3,7 @@
 #include "backends/cpu/plane_conv.h"
 #include "backends/cpu/product_conv.h"
 #include "backends/cpu/vector/conv_row_fn.h"
-#include "backends/cpu/vector/depthwise_row_fn.h"
+#include "backends/cpu/vector/depthwise_rows_fn.h"
 #include "backends/cpu/vector/plane_row_fn.h"
 #include "backends/step_harness.h"
 
@@ -172,7 +172,8 @@ std::string_view beside_planes(const Case& c) {
   const bool depthwise = c.x[1] == c.group;
   if (c.x[1] > 4 * c.group) return "onednn.conv";
   if (!depthwise) return "xc.conv groups";
-  return cpu_info().isa == Isa::kAvx512 || c.x[1] % 8 != 0 ? "onednn.conv" : "xc.conv depthwise";
+  const bool gaps = std::ranges::any_of(c.dilations, [](int64_t d) { return d > 1; });
+  return gaps && c.kernel.size() > 1 ? "onednn.conv" : "xc.conv depthwise";
 }
 
 TEST_CASE("backends/conv: groups of few planes that lie plane by plane") {
@@ -421,21 +422,22 @@ TEST_CASE("backends/conv: pixels of groups for every instruction set, any number
   }
 }
 
-/// What "xc.conv depthwise" takes, but with AVX-512.
+/// What "xc.conv depthwise" takes.
 std::vector<Case> depthwise() {
-  if (cpu_info().isa == Isa::kAvx512) return {};
   std::vector<Case> out{
       {{1, 96, 14, 14}, 96, {3, 3}, 96, {1, 1}, {1, 1, 1, 1}},
-      {{2, 24, 9, 11}, 24, {3, 3}, 24, {2, 2}, {1, 1, 1, 1}},  // panels of two vectors and of one
+      {{2, 24, 9, 11}, 24, {3, 3}, 24, {2, 2}, {1, 1, 1, 1}},
+      {{1, 21, 9, 11}, 21, {3, 3}, 21, {2, 2}, {1, 1, 1, 1}},  // channels that do not fill vectors
       {{1, 8, 13, 12}, 8, {5, 4}, 8, {1, 2}, {0, 3, 2, 0}},
       {{1, 40, 60, 50}, 40, {3, 3}, 40, {1, 1}, {1, 1, 1, 1}},  // several blocks and tasks
-      {{1, 24, 12, 10}, 24, {3, 2}, 24, {1, 2}, {0, 1, 2, 1}, {2, 1}},
+      {{1, 24, 12, 10}, 24, {3, 2}, 24, {1, 2}, {0, 1, 2, 1}},
       {{3, 16, 40}, 16, {31}, 16, {1}, {15, 15}},
       {{1, 40, 1, 50}, 40, {1, 3}, 40, {1, 1}, {0, 4, 0, 0}, {1, 2}},
       {{1, 704, 3, 150}, 704, {3, 9}, 704, {1, 5}, {1, 4, 1, 4}},  // blocks across a row
       {{1, 16, 5, 4}, 16, {7, 7}, 16, {1, 1}, {3, 3, 3, 3}},       // windows larger than the input
       {{1, 8, 4, 3}, 8, {3, 3}, 8, {1, 1}, {7, 7, 7, 7}},          // some wholly beside it
-      {{1, 16, 30, 22}, 16, {3, 3}, 16, {2, 1}, {6, 5, 6, 5}, {6, 5}},
+      {{1, 16, 70}, 16, {3}, 16, {2}, {6, 5}, {6}},
+      {{1, 16, 70, 1}, 16, {5, 1}, 16, {1, 1}, {9, 0, 7, 0}, {4, 1}},
       {{1, 32, 13, 13}, 32, {4, 4}, 32, {3, 3}, {}, {}, "SAME_UPPER"},
       {{1, 64, 6, 6}, 64, {1, 1}, 64},
       {{0, 8, 8, 8}, 8, {3, 3}, 8}};
@@ -454,63 +456,93 @@ TEST_CASE("backends/conv: depthwise, the same bits for 1 to 4 threads") {
   }
 }
 
-TEST_CASE("backends/conv: depthwise pixels for every instruction set, any number side by side") {
+/// Result (r, i, c) of what is asked for, in double.
+double depthwise_result(const cpu::DepthwiseRows& d, const float* w, int64_t r, int64_t i,
+                        int64_t c) {
+  const auto at = [](const cpu::DepthwiseAxis& axis, int64_t result, int64_t tap) {
+    return axis.first + result * axis.stride + tap * axis.dilation;
+  };
+  double sum = d.bias ? d.bias[c] : 0;
+  for (int64_t k = 0; k < d.down.taps; ++k)
+    for (int64_t j = 0; j < d.across.taps; ++j) {
+      const int64_t row = at(d.down, r, k), col = at(d.across, i, j);
+      if (row < 0 || row >= d.down.input || col < 0 || col >= d.across.input) continue;
+      sum += static_cast<double>(w[(k * d.across.taps + j) * d.channels + c]) *
+             d.x[row * d.x_row + col * d.x_pixel + c];
+    }
+  return std::clamp<double>(sum, d.low, d.high);
+}
+
+TEST_CASE("backends/conv: depthwise rows for every instruction set, any windows and sizes") {
   Generator g(61);
   for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
     if (isa > cpu_info().isa) continue;
-    const cpu::DepthwiseRowFns fns = cpu::depthwise_row_fns(isa);
-    for (const int64_t channels : {fns.lanes, fns.lanes + 1, fns.panel, fns.panel + fns.lanes - 1,
-                                   2 * fns.panel + fns.lanes})
-      for (int64_t pixels = 1; pixels < 30; ++pixels) {
-        // The second and third column of the second and third row of a kernel of 3 x 4.
-        const int64_t taps = 12, cols = 4, width = pixels + 2;
-        const Tensor x = g.tensor(DType::kF32, {2, width, channels}),
-                     w = g.tensor(DType::kF32, {taps, channels}),
-                     bias = g.tensor(DType::kF32, {channels});
-        std::vector<float> packed;
-        for (int64_t done = 0; done < channels;) {
-          const int64_t panel = channels - done < fns.panel ? fns.lanes : fns.panel,
-                        c = std::min(done, channels - panel);
-          for (int64_t t = 0; t < taps; ++t) {
-            const float* const of_tap = w.as<float>() + t * channels + c;
-            packed.insert(packed.end(), of_tap, of_tap + panel);
-          }
-          done += panel;
+    const cpu::DepthwiseRowsFns fns = cpu::depthwise_rows_fns(isa);
+    for (int n = 0; n < 400; ++n) {
+      // Some windows reach over the edges, some lie beside the image.
+      const auto axis = [&](int64_t results) {
+        cpu::DepthwiseAxis out;
+        out.taps = g.integer(1, 7);
+        out.stride = g.integer(1, 3);
+        out.dilation = g.integer(0, 2) == 0 ? g.integer(2, 3) : 1;
+        out.first = -g.integer(0, 6);
+        const int64_t reach =
+            (results - 1) * out.stride + (out.taps - 1) * out.dilation + 1 + out.first;
+        out.input = std::max<int64_t>(reach - g.integer(-2, 6), 1);
+        return out;
+      };
+      const int64_t rows = g.integer(1, 6), pixels = g.integer(1, 20),
+                    channels = fns.lanes + g.integer(0, 2 * fns.lanes);
+      cpu::DepthwiseRows d{};
+      d.down = axis(rows);
+      d.across = axis(pixels);
+      d.rows = rows;
+      d.pixels = pixels;
+      d.channels = channels;
+      d.x_pixel = channels + 3;
+      d.x_row = d.across.input * d.x_pixel;
+      d.y_pixel = channels + 1;
+      d.y_row = pixels * d.y_pixel + 2;
+      d.low = -1.5f;
+      d.high = 2.5f;
+      const int64_t taps = d.down.taps * d.across.taps;
+      const Tensor x = g.tensor(DType::kF32, {d.down.input * d.x_row}),
+                   w = g.tensor(DType::kF32, {taps, channels}),
+                   bias = g.tensor(DType::kF32, {channels});
+      std::vector<float> packed;
+      for (int64_t next = 0; next < channels; next += fns.lanes)
+        for (int64_t t = 0; t < taps; ++t) {
+          const float* const from =
+              w.as<float>() + t * channels + std::min(next, channels - fns.lanes);
+          packed.insert(packed.end(), from, from + fns.lanes);
         }
-        std::vector<float> y(static_cast<size_t>(pixels * channels) + 1, 7.0f);
-        fns.run({.x = x.as<float>(),
-                 .x_pixel = channels,
-                 .x_row = width * channels,
-                 .x_col = channels,
-                 .rows = 2,
-                 .cols = 2,
-                 .w = packed.data(),
-                 .first = cols + 1,
-                 .w_row = cols,
-                 .taps = taps,
-                 .bias = bias.as<float>(),
-                 .y = y.data(),
-                 .y_pixel = channels,
-                 .pixels = pixels,
-                 .channels = channels,
-                 .low = -1.5f,
-                 .high = 2.5f});
-        double worst = 0;
-        for (int64_t i = 0; i < pixels; ++i)
+      d.x = x.as<float>();
+      d.w = packed.data();
+      d.bias = g.integer(0, 3) > 0 ? bias.as<float>() : nullptr;
+      std::vector<float> y(static_cast<size_t>(rows * d.y_row), 7.0f), alone = y;
+      d.y = y.data();
+      fns.run(d);
+      double worst = 0;
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t i = 0; i < pixels; ++i) {
+          cpu::DepthwiseRows one = d;
+          one.rows = one.pixels = 1;
+          one.down.first += r * d.down.stride;
+          one.across.first += i * d.across.stride;
+          one.y = alone.data() + r * d.y_row + i * d.y_pixel;
+          fns.run(one);
           for (int64_t c = 0; c < channels; ++c) {
-            double want = bias.as<float>()[c];
-            for (int64_t k = 0; k < 2; ++k)
-              for (int64_t j = 0; j < 2; ++j)
-                want +=
-                    static_cast<double>(w.as<float>()[(cols + 1 + k * cols + j) * channels + c]) *
-                    x.as<float>()[(k * width + i + j) * channels + c];
-            want = std::clamp(want, -1.5, 2.5);
-            const double error = std::fabs(want - y[static_cast<size_t>(i * channels + c)]);
+            const float got = y[static_cast<size_t>(r * d.y_row + i * d.y_pixel + c)];
+            const double error = std::fabs(depthwise_result(d, w.as<float>(), r, i, c) - got);
             if (!(error <= worst)) worst = error;
           }
-        CHECK_MESSAGE(worst < 1e-5, name(isa) << " channels " << channels << " pixels " << pixels);
-        CHECK(y.back() == 7.0f);
-      }
+        }
+      INFO(name(isa) << " case " << n << ": " << rows << " rows of " << pixels << " pixels, "
+                     << channels << " channels, " << d.down.taps << "x" << d.across.taps);
+      CHECK(worst < 2e-5);
+      // The same bits for a pixel alone, and nothing else is written.
+      CHECK(y == alone);
+    }
   }
 }
 
@@ -584,10 +616,23 @@ TEST_CASE("backends/conv: depthwise over more padding than the library has a ker
   for (const Case& c : cases) {
     const Problem p = conv(g, c);
     INFO(to_text(c.x));
-    CHECK(chosen_row(p) == "xc.conv depthwise");
-    check_row("xc.conv depthwise", p, {1e-5, 1e-4});
-    check_threads("xc.conv depthwise", p);
+    const bool image = std::ranges::count_if(c.kernel, [](int64_t k) { return k > 1; }) > 1;
+    const bool own = !image || cpu_info().isa == Isa::kAvx512;
+    CHECK(chosen_row(p) == (own ? "xc.conv depthwise" : "onednn.conv"));
+    check_row(chosen_row(p), p, {1e-5, 1e-4});
+    check_threads(chosen_row(p), p);
   }
+}
+
+TEST_CASE("backends/conv: depthwise, left to the library where it is faster") {
+  Generator g(59);
+  const auto chosen = [&](const Case& c) { return chosen_row(conv(g, c)); };
+  // Gaps between the taps of an image, and pixels that lie a page of memory apart.
+  CHECK(chosen({{1, 48, 20, 20}, 48, {3, 3}, 48, {1, 1}, {2, 2, 2, 2}, {2, 2}}) == "onednn.conv");
+  CHECK(chosen({{1, 48, 20, 1}, 48, {3, 1}, 48, {1, 1}, {2, 0, 2, 0}, {2, 1}}) ==
+        "xc.conv depthwise");
+  CHECK(chosen({{1, 1024, 7, 7}, 1024, {3, 3}, 1024}) == "onednn.conv");
+  CHECK(chosen({{1, 1040, 7, 7}, 1040, {3, 3}, 1040}) == "xc.conv depthwise");
 }
 
 TEST_CASE("backends/conv: shapes, strides, groups, dilations, orders") {
@@ -780,8 +825,7 @@ TEST_CASE("backends/conv: post-ops in the primitive and after it") {
   const std::vector<Case> grouped = groups();
   for (size_t k : {0, 2, 4, 6, 7, 9}) cases.emplace_back("xc.conv groups", grouped[k]);
   const std::vector<Case> single = depthwise();
-  for (size_t k : {0, 1, 2, 3, 5, 6, 7, 8})
-    if (k < single.size()) cases.emplace_back("xc.conv depthwise", single[k]);
+  for (size_t k : {0, 1, 2, 3, 4, 6, 7, 8, 9}) cases.emplace_back("xc.conv depthwise", single[k]);
   for (const auto& [name, c] : cases) {
     const auto& row = find_row(name, "Conv");
     const Problem plain = conv(g, c);

@@ -1,5 +1,5 @@
 // Depthwise convolutions, one result per channel, "xc.conv depthwise": rows of the result one after
-// another, all channels of each, from where the input lies (`vector/depthwise_row.inc`), or from a
+// another, all channels of each, from where the input lies (`vector/depthwise_rows.inc`), or from a
 // channels-last copy of what a block reads.
 //
 // So the input goes by in the order of memory and a row of it is in the cache for the windows of
@@ -16,21 +16,21 @@
 #include "backends/cpu/own_conv.h"
 #include "backends/cpu/row_windows.h"
 #include "backends/cpu/simple_kernel.h"
-#include "backends/cpu/vector/depthwise_row_fn.h"
+#include "backends/cpu/vector/depthwise_rows_fn.h"
 #include "base/checked.h"
 
 namespace xc::cpu {
 namespace {
 
 constexpr size_t kX = 0, kW = 1;
-constexpr int64_t kBlockBytes = 24 << 10;   ///< of the result: an epilogue finds it in the L1 cache
-constexpr int64_t kWholeBytes = 192 << 10;  ///< of a result that has none
+constexpr int64_t kBlockBytes = 192 << 10;  ///< of the result: an epilogue finds it in the L2 cache
+constexpr int64_t kLeastPixels = 16;        ///< of a block, for two rows of whole tiles
 
 /// With the widest vectors that so many channels fill, if any.
-DepthwiseRowFns fns_for(int64_t channels) {
-  DepthwiseRowFns fns = depthwise_row_fns(cpu_info().isa);
+DepthwiseRowsFns fns_for(int64_t channels) {
+  DepthwiseRowsFns fns = depthwise_rows_fns(cpu_info().isa);
   for (const Isa isa : {Isa::kAvx2, Isa::kBaseline})
-    if (channels < fns.lanes && isa < cpu_info().isa) fns = depthwise_row_fns(isa);
+    if (channels < fns.lanes && isa < cpu_info().isa) fns = depthwise_rows_fns(isa);
   return fns;
 }
 
@@ -42,23 +42,21 @@ struct DepthwiseModel final : OwnConv {
     channels = w.dims()[0];
     taps = element_count(std::span(w.dims()).subspan(2));
     weights.resize(static_cast<size_t>(taps * align_up(channels, fns.lanes)));
-    for (int64_t before = 0; before < channels;) {
-      const int64_t width = channels - before < fns.panel ? fns.lanes : fns.panel;
-      const int64_t c = std::min(before, channels - width);
-      for (int64_t i = 0; i < width; ++i)
+    for (int64_t before = 0; before < channels; before += fns.lanes) {
+      const int64_t c = std::min(before, channels - fns.lanes);
+      for (int64_t i = 0; i < fns.lanes; ++i)
         for (int64_t t = 0; t < taps; ++t)
-          weights[static_cast<size_t>(before * taps + t * width + i)] =
+          weights[static_cast<size_t>(before * taps + t * fns.lanes + i)] =
               w.as<float>()[(c + i) * taps + t];
-      before += width;
     }
   }
 
   std::shared_ptr<BoundKernel> bind(const StepSpec& spec, const BindContext& context,
                                     const SqueezedConv& conv) const override;
 
-  DepthwiseRowFns fns;
+  DepthwiseRowsFns fns;
   int64_t channels = 0, taps = 0;
-  std::vector<float> weights;  ///< as DepthwiseRow has them
+  std::vector<float> weights;  ///< as DepthwiseRows has them
   BoundedEpilogue behind;
   PlaneConv planes;
 };
@@ -69,9 +67,8 @@ class DepthwiseBound final : public BoundRowWindows {
                  std::shared_ptr<const DepthwiseModel> model)
       : BoundRowWindows(spec, conv, model->channels), model_(std::move(model)) {
     if (tasks == 0) return;
-    const int64_t bytes = model_->behind.epilogue.empty() ? kWholeBytes : kBlockBytes;
-    lay_pixel_blocks(context, std::max<int64_t>(bytes / 4 / model_->channels, 1),
-                     conv.problem.flops(), spec.threads);
+    lay_pixel_blocks(context, std::max(kBlockBytes / 4 / model_->channels, kLeastPixels),
+                     conv.problem.flops(), spec.threads, model_->fns.rows);
     results_ = BlockResults(model_->behind.epilogue, context, y_, ImageAxes::of_kept(conv.kept));
     gathers_ = x_.channel != 1;
     int64_t input = 0;
@@ -106,14 +103,31 @@ class DepthwiseBound final : public BoundRowWindows {
         x = {copy - read.rows.begin * at.row - read.cols.begin * at.col, at};
       }
       const ImageStrides at = results_.strides(b);
-      float* const y = results_.first(b, tile, result) - b.cols.begin * at.col;
-      for (int64_t row = b.rows.begin; row < b.rows.end; ++row)
-        compute_row(x, row, b.cols, bias(args), y + (row - b.rows.begin) * at.row, at.col);
+      model_->fns.run({.x = x.first,
+                       .x_row = x.at.row,
+                       .x_pixel = x.at.col,
+                       .down = windows(rows_, b.rows.begin),
+                       .across = windows(cols_, b.cols.begin),
+                       .w = model_->weights.data(),
+                       .bias = bias(args),
+                       .y = results_.first(b, tile, result),
+                       .y_row = at.row,
+                       .y_pixel = at.col,
+                       .rows = b.rows.size(),
+                       .pixels = b.cols.size(),
+                       .channels = model_->channels,
+                       .low = model_->behind.bounds.low,
+                       .high = model_->behind.bounds.high});
       results_.finish(i, b, args.buffers, tile, result);
     }
   }
 
  private:
+  struct Image {
+    const float* first;  ///< where the pixel of row 0 and column 0 is, or would be
+    ImageStrides at;
+  };
+
   /// All channels of one image.
   ImageBlock block(int64_t i) const { return pixel_block(i, model_->channels); }
 
@@ -122,44 +136,9 @@ class DepthwiseBound final : public BoundRowWindows {
     return {b.images, b.channels, reached(rows_, b.rows), reached(cols_, b.cols)};
   }
 
-  struct Image {
-    const float* first;  ///< where the pixel of row 0 and column 0 is, or would be
-    ImageStrides at;
-  };
-  /// `y` is where column 0 would be.
-  void compute_row(const Image& x, int64_t row, Range cols, const float* bias, float* y,
-                   int64_t y_pixel) const {
-    const DepthwiseModel& m = *model_;
-    const RowRange rows = rows_.positions(row, 0, rows_.input);
-    const Range whole = common(outputs_inside(cols_), cols);
-    const auto compute = [&](int64_t col, int64_t pixels, RowRange taps) {
-      m.fns.run({.x = x.first + rows_.at(row, rows.begin) * x.at.row +
-                      cols_.at(col, taps.begin) * x.at.col,
-                 .x_pixel = cols_.stride * x.at.col,
-                 .x_row = rows_.dilation * x.at.row,
-                 .x_col = cols_.dilation * x.at.col,
-                 .rows = rows.size(),
-                 .cols = taps.size(),
-                 .w = m.weights.data(),
-                 .first = rows.begin * cols_.kernel + taps.begin,
-                 .w_row = cols_.kernel,
-                 .taps = m.taps,
-                 .bias = bias,
-                 .y = y + col * y_pixel,
-                 .y_pixel = y_pixel,
-                 .pixels = pixels,
-                 .channels = m.channels,
-                 .low = m.behind.bounds.low,
-                 .high = m.behind.bounds.high});
-    };
-    for (int64_t col = cols.begin; col < cols.end; ++col) {
-      if (whole.size() > 0 && col == whole.begin) {
-        compute(col, whole.size(), {0, cols_.kernel});
-        col = whole.end - 1;
-      } else {
-        compute(col, 1, cols_.positions(col, 0, cols_.input));
-      }
-    }
+  /// From one result on.
+  static DepthwiseAxis windows(const WindowAxis& axis, int64_t result) {
+    return {axis.kernel, axis.stride, axis.dilation, axis.at(result, 0), axis.input};
   }
 
   std::shared_ptr<const DepthwiseModel> model_;
@@ -169,10 +148,11 @@ class DepthwiseBound final : public BoundRowWindows {
   int64_t input_bytes_ = 0;
 };
 
-/// Whether the library (3.2) has a kernel for it with AVX-512: not where windows with gaps between
+/// Whether the library (3.2) has a kernel for it: with AVX-512 not where windows with gaps between
 /// their taps reach over more columns of padding than it computes at a time.
 bool library_has_kernel(const StepSpec& spec) {
   constexpr int64_t kMostPadding = 6;
+  if (cpu_info().isa < Isa::kAvx512) return true;
   const auto kernel = std::span(spec.inputs[kW].constant.dims()).subspan(2);
   const WindowAttrs window = window_attrs(*spec.node, kernel.size());
   const size_t axis = last_with_taps(kernel);
@@ -197,13 +177,29 @@ Verdict takes_depthwise(const StepSpec& spec) {
   return supports_row_windows(spec);
 }
 
+/// Whether the pixels of an image lie so that those of a tile share one set of the first-level
+/// cache, or two where each line is read by two vectors: lines are lost before they are read.
+bool pixels_collide(int64_t channels) {
+  constexpr int64_t kPage = 4096, kLine = 64;
+  const int64_t vectors = kLine / (depthwise_rows_fns(cpu_info().isa).lanes * 4);
+  return channels * 4 % (kPage / vectors) == 0;
+}
+
+/// Whether the library was measured to be slower (README).
+Verdict worth_while(const StepSpec& spec) {
+  const Dims& w = spec.inputs[kW].constant.dims();
+  const auto gap = [](int64_t dilation) { return dilation > 1; };
+  const bool image =
+      element_count(std::span(w).subspan(2)) > w[2 + last_with_taps(std::span(w).subspan(2))];
+  if (image && std::ranges::any_of(spec.attrs().get_ints("dilations"), gap) &&
+      library_has_kernel(spec))
+    return Verdict::no("gaps between the taps");
+  return pixels_collide(w[0]) ? Verdict::no("pixels that share sets of the cache") : Verdict::ok();
+}
+
 Verdict supports(const StepSpec& spec) {
   if (const Verdict depthwise = takes_depthwise(spec); !depthwise.yes()) return depthwise;
-  if (spec.inputs[kW].constant.dims()[0] % depthwise_row_fns(cpu_info().isa).lanes != 0)
-    return Verdict::no("channels that do not fill vectors");
-  // Not measured: what one line of a pixel needs of them is one vector there.
-  if (cpu_info().isa == Isa::kAvx512 && library_has_kernel(spec))
-    return Verdict::no("left to the library with AVX-512");
+  if (const Verdict fast = worth_while(spec); !fast.yes()) return fast;
   std::string reason;
   return Epilogue::build(spec, {}, reason, true) ? Verdict::ok() : Verdict::no(reason);
 }

@@ -38,11 +38,12 @@ inline Range next_range(int64_t& index, int64_t all, int64_t step) {
 class RowBlocks {
  public:
   RowBlocks() = default;
-  /// Of at most `most` rows.
-  RowBlocks(int64_t rows, int64_t most, std::span<const RowRange> parts) {
+  /// Of at most `most` rows, a multiple of `together`, as those of all blocks but the last of a
+  /// part then are.
+  RowBlocks(int64_t rows, int64_t most, std::span<const RowRange> parts, int64_t together = 1) {
     const RowRange all{0, rows};
     for (const RowRange& part : parts.empty() ? std::span(&all, 1) : parts) {
-      const int64_t step = even_step(part.size(), most);
+      const int64_t step = align_up(even_step(part.size(), most), together);
       tallest_ = std::max(tallest_, step);
       firsts_.push_back(count());
       for (int64_t row = part.begin; row < part.end; row += step)

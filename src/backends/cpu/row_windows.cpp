@@ -94,23 +94,27 @@ BoundRowWindows::BoundRowWindows(const StepSpec& spec, const SqueezedConv& conv,
 }
 
 void BoundRowWindows::lay_blocks(const BindContext& context, int64_t most_rows, int64_t across,
-                                 double flops) {
+                                 double flops, int64_t together) {
   by_rows = axes_ == 2 && !context.rows.empty();
-  row_blocks_ =
-      RowBlocks(rows_.output, most_rows, by_rows ? context.rows : std::span<const RowRange>());
+  row_blocks_ = RowBlocks(rows_.output, most_rows,
+                          by_rows ? context.rows : std::span<const RowRange>(), together);
   across_ = across;
   tasks = by_rows ? images_ * row_blocks_.parts()
                   : std::clamp<int64_t>(static_cast<int64_t>(flops / kTaskFlops), 1, blocks());
 }
 
 void BoundRowWindows::lay_pixel_blocks(const BindContext& context, int64_t most_pixels,
-                                       double flops, int64_t threads) {
-  int64_t across = ceil_div(cols_.output, std::clamp<int64_t>(most_pixels, 1, cols_.output));
+                                       double flops, int64_t threads, int64_t together) {
+  const int64_t rows = std::min(together, rows_.output);
+  const int64_t most_cols = std::clamp<int64_t>(most_pixels / rows, 1, cols_.output);
+  int64_t across = ceil_div(cols_.output, most_cols);
   if (images_ * depths_.output * rows_.output == 1)
     across =
         align_up(across, std::clamp<int64_t>(static_cast<int64_t>(flops / kTaskFlops), 1, threads));
   block_cols_ = ceil_div(cols_.output, across);
-  lay_blocks(context, most_pixels / block_cols_, ceil_div(cols_.output, block_cols_), flops);
+  const int64_t most_rows = most_pixels / block_cols_;
+  lay_blocks(context, std::max(most_rows - most_rows % rows, rows),
+             ceil_div(cols_.output, block_cols_), flops, rows);
 }
 
 ImageBlock BoundRowWindows::pixel_block(int64_t i, int64_t channels) const {

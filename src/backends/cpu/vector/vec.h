@@ -330,6 +330,17 @@ XC_INLINE F64Wide mad(F64Wide a, F64Wide b, F64Wide c) {
   return c;
 }
 
+/// The value, held in a register until its last use: compilers load what has several uses again for
+/// each, as the other operand of an instruction, where loads may be what there are too many of.
+XC_INLINE F32 held(F32 x) {
+#if defined(__AVX512F__)
+  asm("" : "+v"(x));
+#elif defined(__x86_64__)
+  asm("" : "+x"(x));
+#endif
+  return x;
+}
+
 XC_INLINE F32 vec_sqrt(F32 x) {
 #if defined(__AVX512F__)
   return (F32)_mm512_sqrt_ps((__m512)x);

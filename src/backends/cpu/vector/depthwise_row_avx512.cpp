@@ -1,1 +1,0 @@
-#include "backends/cpu/vector/depthwise_row.inc"

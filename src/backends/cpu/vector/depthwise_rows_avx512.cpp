@@ -1,0 +1,1 @@
+#include "backends/cpu/vector/depthwise_rows.inc"
