@@ -369,11 +369,10 @@ std::shared_ptr<const BoundKernel> PlaneConv::bind(const BindContext& context,
                                                    const SqueezedConv& squeezed) const {
   if (!possible_ || !context.rows.empty() || element_count(context.inputs[kX].dims) == 0)
     return nullptr;
+  if (squeezed.x.strides.back() != 1 || squeezed.y.strides.back() != 1) return nullptr;
   SqueezedConv conv = squeezed;
   if (in_registers_) as_lines(conv);
-  if (conv.x.strides.back() != 1 || conv.y.strides.back() != 1 ||
-      !gains(conv.problem, plane_row_fns(cpu_info().isa).lanes))
-    return nullptr;
+  if (!gains(conv.problem, plane_row_fns(cpu_info().isa).lanes)) return nullptr;
   const std::lock_guard lock(mutex_);
   if (!model_) model_ = std::make_shared<const PlaneConvModel>(spec_);
   return std::make_shared<PlaneConvBound>(spec_, context, conv, model_);

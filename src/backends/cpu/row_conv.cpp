@@ -6,6 +6,8 @@
 // an epilogue does on a block of pixels while it is in the first-level cache.
 
 #include <algorithm>
+#include <numeric>
+#include <span>
 
 #include "backends/cpu/conv_problem.h"
 #include "backends/cpu/copy.h"
@@ -29,6 +31,7 @@ struct RowConvModel final : OwnConv {
   ConvRowFns fns;
   int64_t out_channels = 0, padded = 0;  ///< to whole vectors
   std::vector<float> weights;            ///< as ConvRow has them
+  std::vector<int64_t> channels;         ///< offsets of the input's, side by side
   BoundedEpilogue behind;
   PlaneConv planes;
 };
@@ -68,19 +71,26 @@ class RowConvBound final : public BoundRowWindows {
     flat_ = s.pointwise() && y_last && x_.row == cols_.input * x_.col &&
             y_.row == cols_.output * y_.col;
     stage_row_ = checked_mul(cols_.extent(block_cols_), channels_);
-    offsets_of(rows_.dilation * x_.row, cols_.dilation * x_.col, x_.channel, offsets_);
-    offsets_of(stage_row_, cols_.dilation * channels_, 1, stage_offsets_);
+    const bool one_tap = rows_.kernel * cols_.kernel == 1;
+    if (one_tap && x_.channel == 1)
+      offsets_ = model_->channels;
+    else
+      offsets_ = offsets_of(rows_.dilation * x_.row, cols_.dilation * x_.col, x_.channel, held_);
     if (!model_->behind.epilogue.empty()) add_tiles(context, conv);
-    if (outputs_inside(rows_).size() < rows_.output || outputs_inside(cols_).size() < cols_.output)
+    if (outputs_inside(rows_).size() < rows_.output ||
+        outputs_inside(cols_).size() < cols_.output) {
       stage_bytes_ = align_up(checked_mul(rows_.kernel, stage_row_) * 4, 64);
+      stage_offsets_ = one_tap ? std::span<const int64_t>(model_->channels)
+                               : offsets_of(stage_row_, cols_.dilation * channels_, 1, held_stage_);
+    }
     if (scatter_ || model_->behind.epilogue.staged())
       result_bytes_ = align_up(
           (scatter_ ? 1 : row_blocks_.tallest()) * block_cols_ * model_->out_channels * 4, 64);
     bias_bytes_ = align_up(model_->padded * 4, 64);
     scratch_bytes =
         bias_bytes_ + stage_bytes_ + result_bytes_ + model_->behind.epilogue.scratch_bytes();
-    held_bytes =
-        512 + static_cast<int64_t>(offsets_.size()) * 16 + tiles_.bytes() + row_blocks_.bytes();
+    held_bytes = 512 + static_cast<int64_t>(held_.size() + held_stage_.size()) * 8 +
+                 tiles_.bytes() + row_blocks_.bytes();
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
@@ -134,11 +144,13 @@ class RowConvBound final : public BoundRowWindows {
   ImageBlock block(int64_t i) const { return pixel_block(i, model_->out_channels); }
 
   /// Of the taps, with the distances of neighbouring ones.
-  void offsets_of(int64_t row, int64_t col, int64_t channel, std::vector<int64_t>& out) const {
-    out.reserve(static_cast<size_t>(rows_.kernel * cols_.kernel * channels_));
+  std::span<const int64_t> offsets_of(int64_t row, int64_t col, int64_t channel,
+                                      std::vector<int64_t>& held) const {
+    held.reserve(static_cast<size_t>(rows_.kernel * cols_.kernel * channels_));
     for (int64_t k0 = 0; k0 < rows_.kernel; ++k0)
       for (int64_t k1 = 0; k1 < cols_.kernel; ++k1)
-        for (int64_t c = 0; c < channels_; ++c) out.push_back(k0 * row + k1 * col + c * channel);
+        for (int64_t c = 0; c < channels_; ++c) held.push_back(k0 * row + k1 * col + c * channel);
+    return held;
   }
 
   void in_place(const float* x, float* y, int64_t row, Range cols, const Scratch& scratch) const {
@@ -156,7 +168,7 @@ class RowConvBound final : public BoundRowWindows {
             y + row * y_.row + cols.begin * y_.col, cols.size(), scratch);
   }
 
-  void compute(const float* x, int64_t x_pixel, const std::vector<int64_t>& offsets, float* y,
+  void compute(const float* x, int64_t x_pixel, std::span<const int64_t> offsets, float* y,
                int64_t pixels, const Scratch& scratch) const {
     const RowConvModel& m = *model_;
     m.fns.run({x, x_pixel, offsets.data(), static_cast<int64_t>(offsets.size()), m.weights.data(),
@@ -190,7 +202,8 @@ class RowConvBound final : public BoundRowWindows {
   std::shared_ptr<const RowConvModel> model_;
   int64_t channels_;  ///< of the input
   int64_t stage_row_ = 0;
-  std::vector<int64_t> offsets_, stage_offsets_;  ///< of the taps, in the input and in scratch
+  std::span<const int64_t> offsets_, stage_offsets_;  ///< of the taps, in the input and in scratch
+  std::vector<int64_t> held_, held_stage_;            ///< those that the model does not have
   bool flat_ = false, scatter_ = false;
   int64_t bias_bytes_ = 0, stage_bytes_ = 0, result_bytes_ = 0;
   Epilogue::Tiles tiles_;
@@ -227,6 +240,8 @@ RowConvModel::RowConvModel(const StepSpec& spec)
   padded = align_up(out_channels, fns.lanes);
   weights.resize(static_cast<size_t>(taps * padded), 0.0f);
   pack_row_weights(fns, w.as<float>(), out_channels, in_channels, kernel, weights.data());
+  channels.resize(static_cast<size_t>(in_channels));
+  std::iota(channels.begin(), channels.end(), int64_t{0});
 }
 
 std::shared_ptr<BoundKernel> RowConvModel::bind(const StepSpec& spec, const BindContext& context,
