@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include <fmt/format.h>
@@ -179,6 +180,34 @@ TEST_CASE("tiering/verification: a kernel that loses NaN") {
       if (std::isinf(s.x[i])) s.y[i] = std::numeric_limits<float>::quiet_NaN();
   });
   CHECK_MESSAGE(says(made, "nan instead of"), made);
+}
+
+TEST_CASE("tiering/verification: a kernel for sizes of which a part is compared") {
+  constexpr int64_t kRows = 6000, kColumns = 200;
+  constexpr const char* kFixed = R"(graph chain(%x: f32[6000, 200], %b: f32[200]) -> (%y) {
+  %t = Add(%x, %b)
+  %u = Mul(%t, %x)
+  %y = Tanh(%u)
+})";
+  const auto mismatch = [&](Spoil spoil) {
+    Fixture fixture(kFixed, in_sync(), planted(std::move(spoil)));
+    run_right(fixture, kRows, kColumns);
+    CHECK(fixture.log.count(EventKind::kMismatch) <= 1);
+    CHECK(fixture.session->profile().swapped == 1 - fixture.log.count(EventKind::kMismatch));
+    return fixture.log.last(EventKind::kMismatch);
+  };
+  CHECK(mismatch([](const Seen&) {}).empty());
+  const auto at = [](const Seen& s, int64_t row) -> float& { return s.y[row * kColumns + 3]; };
+  const std::string last = mismatch([&](const Seen& s) { at(s, kRows - 1) += 0.25f; });
+  CHECK_MESSAGE(says(last, "at element"), last);
+  // Any row of a tile, and what is left as it was anywhere.
+  const std::string lane = mismatch([&](const Seen& s) {
+    for (int64_t row = 21; row < kRows; row += 32) at(s, row) += 0.25f;
+  });
+  CHECK_MESSAGE(says(lane, "at element"), lane);
+  const std::string unwritten =
+      mismatch([&](const Seen& s) { std::memset(&at(s, 1200), 0xff, sizeof(float)); });
+  CHECK_MESSAGE(says(unwritten, "does not write element 240003 of output 0"), unwritten);
 }
 
 TEST_CASE("tiering/verification: a kernel that loses infinity") {
