@@ -25,6 +25,8 @@ namespace {
 constexpr size_t kX = 0, kW = 1;
 constexpr int64_t kBlockBytes = 192 << 10;  ///< of the result: an epilogue finds it in the L2 cache
 constexpr int64_t kLeastPixels = 16;        ///< of a block, for two rows of whole tiles
+constexpr double kSlower = 10;              ///< than convolutions of many channels, an operation
+constexpr int64_t kTasksOfThread = 4;
 
 /// With the widest vectors that so many channels fill, if any.
 DepthwiseRowsFns fns_for(int64_t channels) {
@@ -67,8 +69,15 @@ class DepthwiseBound final : public BoundRowWindows {
                  std::shared_ptr<const DepthwiseModel> model)
       : BoundRowWindows(spec, conv, model->channels), model_(std::move(model)) {
     if (tasks == 0) return;
-    lay_pixel_blocks(context, std::max(kBlockBytes / 4 / model_->channels, kLeastPixels),
-                     conv.problem.flops(), spec.threads, model_->fns.rows);
+    // Every thread has some blocks, where that is worth while.
+    const double useful = conv.problem.flops() * kSlower;
+    const int64_t parts = spec.threads == 1
+                              ? 1
+                              : std::clamp<int64_t>(static_cast<int64_t>(useful / kWindowTaskFlops),
+                                                    1, kTasksOfThread * spec.threads);
+    const int64_t most =
+        std::min(kBlockBytes / 4 / model_->channels, images_ * conv.problem.plane() / parts);
+    lay_pixel_blocks(context, std::max(most, kLeastPixels), useful, spec.threads, model_->fns.rows);
     results_ = BlockResults(model_->behind.epilogue, context, y_, ImageAxes::of_kept(conv.kept));
     gathers_ = x_.channel != 1;
     int64_t input = 0;

@@ -9,7 +9,6 @@ namespace xc::cpu {
 namespace {
 
 constexpr size_t kW = 1, kB = 2;
-constexpr double kTaskFlops = 2e6;
 /// Elements between the first and the last tap of a window along rows alone, at most.
 constexpr int64_t kMostReach = 4096;
 
@@ -99,8 +98,9 @@ void BoundRowWindows::lay_blocks(const BindContext& context, int64_t most_rows, 
   row_blocks_ = RowBlocks(rows_.output, most_rows,
                           by_rows ? context.rows : std::span<const RowRange>(), together);
   across_ = across;
-  tasks = by_rows ? images_ * row_blocks_.parts()
-                  : std::clamp<int64_t>(static_cast<int64_t>(flops / kTaskFlops), 1, blocks());
+  tasks = by_rows
+              ? images_ * row_blocks_.parts()
+              : std::clamp<int64_t>(static_cast<int64_t>(flops / kWindowTaskFlops), 1, blocks());
 }
 
 void BoundRowWindows::lay_pixel_blocks(const BindContext& context, int64_t most_pixels,
@@ -109,8 +109,8 @@ void BoundRowWindows::lay_pixel_blocks(const BindContext& context, int64_t most_
   const int64_t most_cols = std::clamp<int64_t>(most_pixels / rows, 1, cols_.output);
   int64_t across = ceil_div(cols_.output, most_cols);
   if (images_ * depths_.output * rows_.output == 1)
-    across =
-        align_up(across, std::clamp<int64_t>(static_cast<int64_t>(flops / kTaskFlops), 1, threads));
+    across = align_up(
+        across, std::clamp<int64_t>(static_cast<int64_t>(flops / kWindowTaskFlops), 1, threads));
   block_cols_ = ceil_div(cols_.output, across);
   const int64_t most_rows = most_pixels / block_cols_;
   lay_blocks(context, std::max(most_rows - most_rows % rows, rows),

@@ -58,6 +58,9 @@ class BoundRowWindows : public BoundKernel {
   int64_t block_cols_ = 1;  ///< at most
 };
 
+/// Operations of a task, at least, of convolutions of many channels.
+inline constexpr double kWindowTaskFlops = 2e6;
+
 /// Columns that a block has at least, for what it reads to be no more than twice what is new to it.
 inline int64_t least_columns(const WindowAxis& cols) {
   return (cols.extent(1) - 1) / cols.stride;
