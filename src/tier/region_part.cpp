@@ -8,8 +8,9 @@
 namespace xc {
 namespace {
 
-/// Positions that lie side by side, at least: two whole tiles of any kernel.
-constexpr int64_t kTogether = 64;
+/// Positions that lie side by side, at least: two blocks of rows, where nothing asks for larger
+/// ones (plan/fusion/block_tiles.h).
+constexpr int64_t kTogether = 64, kRuns = 3;
 constexpr size_t kUnknown = SIZE_MAX;
 
 /// The dims, where all are numbers.
@@ -108,15 +109,6 @@ class AxisOfValues {
   bool possible_ = false;
 };
 
-/// Three runs of `count` positions in all, at the beginning, in the middle and at the end.
-std::vector<int64_t> runs(int64_t size, int64_t count) {
-  const int64_t each = count / 3;
-  std::vector<int64_t> out;
-  for (const int64_t first : {int64_t{0}, (size - each) / 2, size - each})
-    for (int64_t k = 0; k < each; ++k) out.push_back(first + k);
-  return out;
-}
-
 }  // namespace
 
 std::optional<RegionPart> RegionPart::of(const Graph& graph, int64_t elements, int64_t most) {
@@ -127,14 +119,16 @@ std::optional<RegionPart> RegionPart::of(const Graph& graph, int64_t elements, i
   int64_t least = elements / 2;
   for (size_t axis = 1; axis <= dims->size(); ++axis) {
     const int64_t size = (*dims)[dims->size() - axis];
-    const int64_t count = std::max<int64_t>(most * size / elements, 3 * kTogether);
-    const int64_t left = elements / std::max<int64_t>(size, 1) * count;
-    if (count >= size || left >= least) continue;
+    const int64_t each = std::max(most * size / elements / kRuns, kTogether);
+    if (kRuns * each >= size) continue;
+    const int64_t left = elements / size * kRuns * each;
+    if (left >= least) continue;
     AxisOfValues axes(graph, axis, size);
     if (!axes.possible()) continue;
     best.emplace();
     best->axis_ = axes.take();
-    best->positions_ = runs(size, count);
+    best->each_ = each;
+    best->firsts_ = {0, (size - each) / 2, size - each};
     least = left;
   }
   if (!best) return std::nullopt;
@@ -144,7 +138,7 @@ std::optional<RegionPart> RegionPart::of(const Graph& graph, int64_t elements, i
     if (axis == 0) continue;
     Value& value = best->graph_.value(v);
     SymDims& of_value = *value.type.dims;
-    of_value[of_value.size() - axis] = static_cast<int64_t>(best->positions_.size());
+    of_value[of_value.size() - axis] = kRuns * best->each_;
     if (value.is_constant()) value.constant = best->cut(value.constant.held(), axis);
   }
   return best;
@@ -154,20 +148,17 @@ Tensor RegionPart::cut(const Tensor& t, size_t axis) const {
   if (axis == 0 || !t) return t;
   const size_t at = t.rank() - axis;
   Dims dims = t.dims();
-  dims[at] = static_cast<int64_t>(positions_.size());
+  dims[at] = kRuns * each_;
   Tensor out(t.dtype(), dims);
-  const int64_t step = t.strides()[at] * element_size(t.dtype()),
-                to_step = out.strides()[at] * element_size(t.dtype());
-  TensorView from = t.view(), to = out.view();
-  Dims one = dims;
-  one[at] = 1;
-  for (size_t k = 0; k < positions_.size(); ++k) {
-    TensorView source = from, target = to;
-    source.data = static_cast<std::byte*>(from.data) + positions_[k] * step;
-    target.data = static_cast<std::byte*>(to.data) + static_cast<int64_t>(k) * to_step;
-    source.dims = target.dims = one;
-    copy_elements(source, target);
-  }
+  dims[at] = each_;
+  const auto run = [&](const Tensor& of, int64_t first) {
+    TensorView view = of.view();
+    view.data = view.as<std::byte>() + first * view.strides[at] * element_size(view.dtype);
+    view.dims = dims;
+    return view;
+  };
+  for (int64_t k = 0; k < kRuns; ++k)
+    copy_elements(run(t, firsts_[static_cast<size_t>(k)]), run(out, k * each_));
   return out;
 }
 

@@ -2,6 +2,7 @@
 // A part of a region's results for the reference kernels, which take a hundred times as long as
 // fused code: runs of positions along an axis whose results do not depend on each other.
 
+#include <array>
 #include <optional>
 #include <span>
 #include <vector>
@@ -11,7 +12,7 @@
 namespace xc {
 
 /// Of a region whose sizes are all known: the first, the last and some of the positions between,
-/// neighbours side by side, so that every place in a tile and both its edges are among them.
+/// neighbours side by side, so that all places in a tile and both edges are among them.
 class RegionPart {
  public:
   /// Of a graph whose largest result has `elements`, one of about `most`; none where no axis of the
@@ -30,7 +31,8 @@ class RegionPart {
 
   Graph graph_;
   std::vector<size_t> axis_;  ///< per value, counted from the last, from one on; 0: it is whole
-  std::vector<int64_t> positions_;
+  int64_t each_ = 0;          ///< positions of a run
+  std::array<int64_t, 3> firsts_{};  ///< of the runs
 };
 
 }  // namespace xc

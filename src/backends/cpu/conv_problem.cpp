@@ -6,12 +6,14 @@ namespace xc::cpu {
 namespace {
 
 constexpr double kTaskFlops = 2e6;
-/// The same where a result is a sum over few channels (depthwise): a tenth of the speed.
-constexpr double kThinTaskFlops = 2e5;
 constexpr int64_t kThinChannels = 4;
 constexpr int64_t kStageBytes = 512 << 10;
 
 }  // namespace
+
+int64_t useful_tasks(double flops) {
+  return static_cast<int64_t>(flops / kTaskFlops);
+}
 
 int64_t ConvProblem::plane() const {
   int64_t out = 1;
@@ -28,6 +30,11 @@ int64_t ConvProblem::taps() const {
 double ConvProblem::flops() const {
   return 2.0 * static_cast<double>(batch * plane()) * static_cast<double>(out_channels) *
          static_cast<double>(in_channels / groups) * static_cast<double>(taps());
+}
+
+int64_t ConvProblem::useful_tasks() const {
+  const bool thin = in_channels / groups < kThinChannels;
+  return cpu::useful_tasks(flops() * (thin ? 10 : 1));
 }
 
 bool ConvProblem::pointwise() const {
@@ -95,9 +102,7 @@ std::vector<ConvRegion> split_conv(const ConvProblem& s, int threads, bool by_sh
                                    int64_t element_bytes) {
   const int64_t rows = s.axes[0].output;
   const ConvRegion all{0, s.batch, 0, rows, 0, s.out_channels};
-  const bool thin = s.in_channels / s.groups < kThinChannels;
-  const auto useful = static_cast<int64_t>(s.flops() / (thin ? kThinTaskFlops : kTaskFlops));
-  int64_t wanted = std::min<int64_t>(useful, by_shape ? 8 : threads == 1 ? 1 : 4 * threads);
+  int64_t wanted = std::min(s.useful_tasks(), by_shape ? 8 : most_tasks(threads));
   // What is converted in scratch should stay in the second-level cache.
   if (staged)
     wanted =

@@ -9,6 +9,13 @@
 
 namespace xc::cpu {
 
+/// Tasks that so many operations are worth, of sums over many channels.
+int64_t useful_tasks(double flops);
+/// Tasks for so many threads, at most.
+inline int64_t most_tasks(int64_t threads) {
+  return threads == 1 ? 1 : 4 * threads;
+}
+
 /// Everything about one convolution of known dims.
 struct ConvProblem {
   int64_t batch, groups, in_channels, out_channels;  ///< channels of all groups
@@ -17,6 +24,9 @@ struct ConvProblem {
   int64_t plane() const;
   int64_t taps() const;  ///< of a window, in each channel
   double flops() const;
+  /// Tasks it is worth: with sums over few channels (depthwise) an operation takes ten times as
+  /// long.
+  int64_t useful_tasks() const;
   /// 1x1, one group, no padding, no stride: a matrix product.
   bool pointwise() const;
   /// Depthwise over one axis. The library's kernels for depthwise convolutions know two, without

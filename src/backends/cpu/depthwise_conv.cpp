@@ -1,6 +1,6 @@
-// Depthwise convolutions, one result per channel, "xc.conv depthwise": rows of the result one after
-// another, all channels of each, from where the input lies (`vector/depthwise_rows.inc`), or from a
-// channels-last copy of what a block reads.
+// Depthwise convolutions, one result per channel, "xc.conv depthwise": tiles of two rows of the
+// result one after another, all channels of each, from where the input lies
+// (`vector/depthwise_rows.inc`), or from a channels-last copy of what a block reads.
 //
 // So the input goes by in the order of memory and a row of it is in the cache for the windows of
 // the next ones; the library takes slices of channels instead, whose pixels lie apart. Windows that
@@ -25,8 +25,6 @@ namespace {
 constexpr size_t kX = 0, kW = 1;
 constexpr int64_t kBlockBytes = 192 << 10;  ///< of the result: an epilogue finds it in the L2 cache
 constexpr int64_t kLeastPixels = 16;        ///< of a block, for two rows of whole tiles
-constexpr double kSlower = 10;              ///< than convolutions of many channels, an operation
-constexpr int64_t kTasksOfThread = 4;
 
 /// With the widest vectors that so many channels fill, if any.
 DepthwiseRowsFns fns_for(int64_t channels) {
@@ -42,7 +40,7 @@ struct DepthwiseModel final : OwnConv {
       : fns(fns_for(spec.inputs[kW].constant.dims()[0])), behind(spec), planes(spec) {
     const Tensor w = spec.inputs[kW].constant.held();
     channels = w.dims()[0];
-    taps = element_count(std::span(w.dims()).subspan(2));
+    const int64_t taps = element_count(std::span(w.dims()).subspan(2));
     weights.resize(static_cast<size_t>(taps * align_up(channels, fns.lanes)));
     for (int64_t before = 0; before < channels; before += fns.lanes) {
       const int64_t c = std::min(before, channels - fns.lanes);
@@ -57,7 +55,7 @@ struct DepthwiseModel final : OwnConv {
                                     const SqueezedConv& conv) const override;
 
   DepthwiseRowsFns fns;
-  int64_t channels = 0, taps = 0;
+  int64_t channels = 0;
   std::vector<float> weights;  ///< as DepthwiseRows has them
   BoundedEpilogue behind;
   PlaneConv planes;
@@ -70,11 +68,8 @@ class DepthwiseBound final : public BoundRowWindows {
       : BoundRowWindows(spec, conv, model->channels), model_(std::move(model)) {
     if (tasks == 0) return;
     // Every thread has some blocks, where that is worth while.
-    const double useful = conv.problem.flops() * kSlower;
-    const int64_t parts = spec.threads == 1
-                              ? 1
-                              : std::clamp<int64_t>(static_cast<int64_t>(useful / kWindowTaskFlops),
-                                                    1, kTasksOfThread * spec.threads);
+    const int64_t useful = conv.problem.useful_tasks();
+    const int64_t parts = std::clamp<int64_t>(useful, 1, most_tasks(spec.threads));
     const int64_t most =
         std::min(kBlockBytes / 4 / model_->channels, images_ * conv.problem.plane() / parts);
     lay_pixel_blocks(context, std::max(most, kLeastPixels), useful, spec.threads, model_->fns.rows);
@@ -189,17 +184,16 @@ Verdict takes_depthwise(const StepSpec& spec) {
 /// Whether the pixels of an image lie so that those of a tile share one set of the first-level
 /// cache, or two where each line is read by two vectors: lines are lost before they are read.
 bool pixels_collide(int64_t channels) {
-  constexpr int64_t kPage = 4096, kLine = 64;
-  const int64_t vectors = kLine / (depthwise_rows_fns(cpu_info().isa).lanes * 4);
-  return channels * 4 % (kPage / vectors) == 0;
+  const int64_t vectors = 64 / (depthwise_rows_fns(cpu_info().isa).lanes * 4);
+  return first_level_sets(channels * 4) <= vectors;
 }
 
 /// Whether the library was measured to be slower (README).
 Verdict worth_while(const StepSpec& spec) {
   const Dims& w = spec.inputs[kW].constant.dims();
   const auto gap = [](int64_t dilation) { return dilation > 1; };
-  const bool image =
-      element_count(std::span(w).subspan(2)) > w[2 + last_with_taps(std::span(w).subspan(2))];
+  const auto kernel = std::span(w).subspan(2);
+  const bool image = element_count(kernel) > kernel[last_with_taps(kernel)];
   if (image && std::ranges::any_of(spec.attrs().get_ints("dilations"), gap) &&
       library_has_kernel(spec))
     return Verdict::no("gaps between the taps");

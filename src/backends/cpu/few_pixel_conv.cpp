@@ -17,7 +17,6 @@ constexpr size_t kX = 0, kW = 1, kB = 2;
 // row-major operands, of any number of weights: README.
 constexpr int64_t kFewPixels = 64;
 constexpr int64_t kManyWeights = 1 << 18;  ///< 1 MiB
-constexpr double kTaskFlops = 2e6;
 
 /// Where a convolution of at most two spatial axes reads: per image, row and column.
 struct Geometry {
@@ -56,8 +55,7 @@ class FewPixelBound final : public BoundKernel {
         k_(conv.problem.in_channels * geometry_.rows.kernel * geometry_.cols.kernel) {
     unread = 1u << kW;
     const int64_t panels_count = ceil_div(n_, kFewColumns);
-    tasks = std::clamp<int64_t>(static_cast<int64_t>(conv.problem.flops() / kTaskFlops), 1,
-                                panels_count);
+    tasks = std::clamp<int64_t>(useful_tasks(conv.problem.flops()), 1, panels_count);
     if (gathered_) shared_bytes = align_up(pixels_ * k_ * 4, 64);
     if (!epilogue_.empty()) {
       tiles_ = Epilogue::Tiles(epilogue_, context);

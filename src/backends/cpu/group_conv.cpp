@@ -8,7 +8,6 @@
 // functions behind the convolution, an epilogue does on the block.
 
 #include <algorithm>
-#include <numeric>
 
 #include "backends/cpu/block_results.h"
 #include "backends/cpu/conv_problem.h"
@@ -34,12 +33,11 @@ constexpr int64_t kMostChannels = 16, kMostWide = 4;
 /// ... but where the pixels that it reads for neighbouring results, as far apart as the image has
 /// channels, share so few sets of the first-level cache that these do not hold them.
 bool pixels_collide(const StepSpec& spec, const Dims& w, int64_t groups) {
-  constexpr int64_t kLine = 64, kSets = 64, kWays = 8, kNeighbours = 28;
+  constexpr int64_t kWays = 8, kNeighbours = 28;
   const int64_t cols = spec.outputs[0].dims.back().constant().value_or(kNeighbours);
   const std::vector<int64_t> strides = spec.attrs().get_ints("strides");
   const int64_t apart = w[1] * groups * 4 * (strides.empty() ? 1 : strides.back());
-  const int64_t sets = kSets * kLine / std::gcd(apart, kSets * kLine);
-  return std::min(cols, kNeighbours) > std::min(sets, kSets) * kWays;
+  return std::min(cols, kNeighbours) > first_level_sets(apart) * kWays;
 }
 
 /// Channels computed together: a group, or as many narrower ones as a vector has room for.
@@ -103,7 +101,7 @@ class GroupConvBound final : public BoundRowWindows {
         model_(std::move(model)),
         in_channels_(conv.problem.in_channels) {
     if (tasks == 0) return;
-    choose_blocks(context, conv.problem.flops());
+    choose_blocks(context, useful_tasks(conv.problem.flops()));
     for (int64_t k0 = 0; k0 < rows_.kernel; ++k0)
       for (int64_t k1 = 0; k1 < cols_.kernel; ++k1)
         for (int64_t c = 0; c < (model_->slices.width > 0 ? 1 : model_->slices.in); ++c)
@@ -141,7 +139,7 @@ class GroupConvBound final : public BoundRowWindows {
   }
 
  private:
-  void choose_blocks(const BindContext& context, double flops) {
+  void choose_blocks(const BindContext& context, int64_t useful) {
     const Slices& s = model_->slices;
     block_channels_ = std::max<int64_t>(1, kBlockChannels / s.out) * s.out;
     const auto slab_bytes = [&](int64_t rows, int64_t cols) {
@@ -158,7 +156,7 @@ class GroupConvBound final : public BoundRowWindows {
     slab_row_ = cols_.extent(block_cols_) * s.in;
     lay_blocks(context, block_rows_,
                ceil_div(model_->channels, block_channels_) * ceil_div(cols_.output, block_cols_),
-               flops);
+               useful);
   }
   ImageBlock block(int64_t i) const {
     ImageBlock b;

@@ -30,7 +30,6 @@ constexpr int64_t kMostStride = 8;
 constexpr double kLeastUseful = 0.65;      ///< of the vectors of a row
 constexpr int64_t kBlockBytes = 24 << 10;  ///< what a block reads, about
 constexpr int64_t kFewestRows = 4;         ///< of a block, where the second-level cache has room
-constexpr double kTaskFlops = 2e6;
 
 }  // namespace
 
@@ -114,7 +113,7 @@ class PlaneTransposeBound final : public BoundKernel {
     blocks_ = images_ * m.groups * ceil_div(all_rows_.size(), block_rows_);
     const double flops = 2.0 * static_cast<double>(m.weights.size()) *
                          static_cast<double>(images_ * rows_.input * cols_.input);
-    tasks = std::clamp<int64_t>(static_cast<int64_t>(flops / kTaskFlops), 1, blocks_);
+    tasks = std::clamp<int64_t>(useful_tasks(flops), 1, blocks_);
     if (!m.behind.epilogue.empty()) {
       tiles_ = Epilogue::Tiles(m.behind.epilogue, context);
       for (int64_t i = 0; i < blocks_; ++i) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "backends/cpu/copy.h"
 
@@ -93,28 +94,25 @@ BoundRowWindows::BoundRowWindows(const StepSpec& spec, const SqueezedConv& conv,
 }
 
 void BoundRowWindows::lay_blocks(const BindContext& context, int64_t most_rows, int64_t across,
-                                 double flops, int64_t together) {
+                                 int64_t useful, int64_t together) {
   by_rows = axes_ == 2 && !context.rows.empty();
   row_blocks_ = RowBlocks(rows_.output, most_rows,
                           by_rows ? context.rows : std::span<const RowRange>(), together);
   across_ = across;
-  tasks = by_rows
-              ? images_ * row_blocks_.parts()
-              : std::clamp<int64_t>(static_cast<int64_t>(flops / kWindowTaskFlops), 1, blocks());
+  tasks = by_rows ? images_ * row_blocks_.parts() : std::clamp<int64_t>(useful, 1, blocks());
 }
 
 void BoundRowWindows::lay_pixel_blocks(const BindContext& context, int64_t most_pixels,
-                                       double flops, int64_t threads, int64_t together) {
+                                       int64_t useful, int64_t threads, int64_t together) {
   const int64_t rows = std::min(together, rows_.output);
   const int64_t most_cols = std::clamp<int64_t>(most_pixels / rows, 1, cols_.output);
   int64_t across = ceil_div(cols_.output, most_cols);
   if (images_ * depths_.output * rows_.output == 1)
-    across = align_up(
-        across, std::clamp<int64_t>(static_cast<int64_t>(flops / kWindowTaskFlops), 1, threads));
+    across = align_up(across, std::clamp<int64_t>(useful, 1, threads));
   block_cols_ = ceil_div(cols_.output, across);
   const int64_t most_rows = most_pixels / block_cols_;
   lay_blocks(context, std::max(most_rows - most_rows % rows, rows),
-             ceil_div(cols_.output, block_cols_), flops, rows);
+             ceil_div(cols_.output, block_cols_), useful, rows);
 }
 
 ImageBlock BoundRowWindows::pixel_block(int64_t i, int64_t channels) const {
@@ -156,6 +154,11 @@ void pack_row_weights(const ConvRowFns& fns, const float* w, int64_t channels, i
     }
     c += width;
   }
+}
+
+int64_t first_level_sets(int64_t apart) {
+  constexpr int64_t kLine = 64, kSets = 64;
+  return std::min(kSets * kLine / std::gcd(apart, kSets * kLine), kSets);
 }
 
 Range outputs_inside(const WindowAxis& axis) {

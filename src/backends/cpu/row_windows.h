@@ -32,13 +32,13 @@ class BoundRowWindows : public BoundKernel {
   }
 
   /// Divides the rows into blocks of at most so many, each into `across` ones beside each other,
-  /// and all into tasks: as the context wants them, or as `flops` make it worth while.
-  void lay_blocks(const BindContext& context, int64_t most_rows, int64_t across, double flops,
+  /// and all into tasks: as the context wants them, or so many as are `useful`.
+  void lay_blocks(const BindContext& context, int64_t most_rows, int64_t across, int64_t useful,
                   int64_t together = 1);
   /// The same, in blocks of all channels of at most so many pixels; none is narrow at the end of
   /// the rows, and a signal, which is one row, has as many for each thread. `together`: rows that
   /// are better computed side by side.
-  void lay_pixel_blocks(const BindContext& context, int64_t most_pixels, double flops,
+  void lay_pixel_blocks(const BindContext& context, int64_t most_pixels, int64_t useful,
                         int64_t threads, int64_t together = 1);
   /// The i-th of these, `channels` being those of the result.
   ImageBlock pixel_block(int64_t i, int64_t channels) const;
@@ -57,9 +57,6 @@ class BoundRowWindows : public BoundKernel {
   int64_t across_ = 1;
   int64_t block_cols_ = 1;  ///< at most
 };
-
-/// Operations of a task, at least, of convolutions of many channels.
-inline constexpr double kWindowTaskFlops = 2e6;
 
 /// Columns that a block has at least, for what it reads to be no more than twice what is new to it.
 inline int64_t least_columns(const WindowAxis& cols) {
@@ -88,6 +85,9 @@ std::shared_ptr<const BoundKernel> bind_planes_or_windows(
 /// align_up(channels, lanes) elements; what is padding is not written.
 void pack_row_weights(const ConvRowFns& fns, const float* w, int64_t channels, int64_t in,
                       int64_t kernel, float* to);
+
+/// Sets of the first-level cache among which lines lie that are so many bytes apart.
+int64_t first_level_sets(int64_t apart);
 
 /// Outputs whose windows lie within the input.
 Range outputs_inside(const WindowAxis& axis);
