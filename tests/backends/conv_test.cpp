@@ -200,6 +200,39 @@ TEST_CASE("backends/conv: the library's parts have the bits of the whole, for 1 
   }
 }
 
+// Halves that the library lays weights out for in other blocks than for the whole (64 channels at a
+// time and 48 or 32, Zen 4), one pixel by much, few rows by much: parts with the bits of the whole.
+TEST_CASE("backends/conv: 1x1 has parts for two threads, with the bits of the whole") {
+  Generator g(62);
+  const std::vector<Case> cases = {
+      {{1, 736, 28, 28}, 512, {1, 1}},
+      {{1, 1280, 14, 14}, 320, {1, 1}},
+      {{1, 320, 14, 14}, 1280, {1, 1}},
+      {{1, 640, 10, 10}, 160, {1, 1}},
+      {{1, 448, 28, 28}, 512, {1, 1}, 1, {2, 2}},
+      {{1, 960, 1, 1}, 1280, {1, 1}},
+      {{1, 512, 4, 4}, 1024, {1, 1}, 1, {2, 2}},
+      {{3, 320, 9, 9}, 336, {1, 1}},
+  };
+  const Implementation& row = find_row("onednn.conv", "Conv");
+  for (const Case& c : cases) {
+    INFO(to_text(c.x) << " to " << c.out);
+    const Problem p = conv(g, c);
+    check_threads("onednn.conv", p);
+    // Channels-last, with time for primitives.
+    RunOptions options;
+    options.threads = 2;
+    options.background = true;
+    const Node node = node_of(p);
+    std::vector<Tensor> in = p.inputs, out = run_row(row, p);
+    in[0] = g.strided(in[0], 3);
+    out[0] = g.strided(out[0], 3);
+    const auto operands = operands_of(in), results = operands_of(out);
+    const auto kernel = row.create(spec_of(p, node, options));
+    CHECK(kernel->bind({operands, results, options.background, 0})->tasks >= 2);
+  }
+}
+
 TEST_CASE("backends/conv: few planes along their rows, the same bits for 1 to 4 threads") {
   Generator g(59);
   const auto& row = find_row("xc.conv planes", "Conv");

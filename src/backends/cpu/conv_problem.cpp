@@ -8,6 +8,15 @@ namespace {
 constexpr double kTaskFlops = 2e6;
 constexpr int64_t kThinChannels = 4;
 constexpr int64_t kStageBytes = 512 << 10;
+/// What of the weights is worth a task where few pixels are multiplied by them: 10 us from a cache,
+/// 50 and more from memory.
+constexpr int64_t kTaskWeightBytes = 1 << 20;
+/// Over channels each thread reads its share of the weights, over rows all of them. So many times
+/// the elements of both images they have to be for that to pay, for parts of the channels are
+/// written to scratch first, and by the next step read by the other thread (us, Zen 4, two threads,
+/// channels / rows; 1x1 over 14x14 pixels, 320 to 1280 860 / 760, 384 to 1536 1090 / 1060, 256 to
+/// 1024 480 / 460; over 7x7 from 192 to 1152 100 / 109; 3x3 of 512 over 8x8 745 / 2050).
+constexpr int64_t kManyWeights = 4;
 
 }  // namespace
 
@@ -32,9 +41,14 @@ double ConvProblem::flops() const {
          static_cast<double>(in_channels / groups) * static_cast<double>(taps());
 }
 
+int64_t ConvProblem::weights() const {
+  return out_channels * (in_channels / groups) * taps();
+}
+
 int64_t ConvProblem::useful_tasks() const {
   const bool thin = in_channels / groups < kThinChannels;
-  return cpu::useful_tasks(flops() * (thin ? 10 : 1));
+  return std::max(cpu::useful_tasks(flops() * (thin ? 10 : 1)),
+                  weights() * int64_t{sizeof(float)} / kTaskWeightBytes);
 }
 
 bool ConvProblem::pointwise() const {
@@ -98,54 +112,48 @@ int64_t even_step(int64_t rows, int64_t parts, int64_t threads) {
 
 }  // namespace
 
-std::vector<ConvRegion> split_conv(const ConvProblem& s, int threads, bool by_shape, bool staged,
-                                   int64_t element_bytes) {
+std::vector<ConvRegions> conv_divisions(const ConvProblem& s, int threads, bool by_shape,
+                                        bool staged, int64_t element_bytes) {
   const int64_t rows = s.axes[0].output;
-  const ConvRegion all{0, s.batch, 0, rows, 0, s.out_channels};
+  const ConvRegions whole{{0, s.batch, 0, rows, 0, s.out_channels}};
   int64_t wanted = std::min(s.useful_tasks(), by_shape ? 8 : most_tasks(threads));
   // What is converted in scratch should stay in the second-level cache.
   if (staged)
     wanted =
         std::max(wanted, std::min<int64_t>(64, (element_count(s.x_dims) + element_count(s.y_dims)) *
                                                    element_bytes / kStageBytes));
-  if (wanted <= 1) return {all};
-  std::vector<ConvRegion> out;
+  if (wanted <= 1) return {whole};
   if (s.batch >= wanted || (s.batch > 1 && s.batch * rows < 2 * wanted)) {
     wanted = std::min(wanted, s.batch);
+    ConvRegions images;
     for (int64_t i = 0; i < wanted; ++i)
-      out.push_back({s.batch * i / wanted, s.batch * (i + 1) / wanted, 0, rows, 0, s.out_channels});
-    return out;
+      images.push_back(
+          {s.batch * i / wanted, s.batch * (i + 1) / wanted, 0, rows, 0, s.out_channels});
+    return {images, whole};
   }
   wanted = ceil_div(wanted, s.batch);
   const int64_t team = by_shape ? 4 : threads;
-  // Over channels each thread reads its share of the weights, over rows all of them.
-  int64_t weights = s.out_channels * (s.in_channels / s.groups);
-  for (const WindowAxis& axis : s.axes) weights *= axis.kernel;
-  const bool mostly_weights =
-      weights * s.batch >= element_count(s.x_dims) + element_count(s.y_dims);
+  ConvRegions by_rows, by_channels;
+  // Rows that are padding alone: the library refuses them, and has another kernel, with sums in
+  // another order, for what contains them.
+  const int64_t parts = s.axes[0].all_reach() ? std::min(wanted, rows) : 1;
+  const int64_t step =
+      by_shape || parts <= threads ? ceil_div(rows, parts) : even_step(rows, parts, threads);
+  const bool channels_divide = !staged && s.groups == 1 && s.out_channels >= 64 * team;
   for (int64_t n = 0; n < s.batch; ++n) {
-    if ((rows < 4 * team || mostly_weights) && !staged && s.groups == 1 &&
-        s.out_channels >= 64 * team) {
-      for (int64_t i = 0; i < team; ++i) {
-        const int64_t unit = 16, units = ceil_div(s.out_channels, unit);
-        out.push_back({n, n + 1, 0, rows, units * i / team * unit,
-                       std::min(s.out_channels, units * (i + 1) / team * unit)});
-      }
-      continue;
+    for (int64_t i = 0; channels_divide && i < team; ++i) {
+      const int64_t unit = 16, units = ceil_div(s.out_channels, unit);
+      by_channels.push_back({n, n + 1, 0, rows, units * i / team * unit,
+                             std::min(s.out_channels, units * (i + 1) / team * unit)});
     }
-    // Rows that are padding alone: the library refuses them, and has another kernel, with sums in
-    // another order, for what contains them.
-    if (!s.axes[0].all_reach()) {
-      out.push_back({n, n + 1, 0, rows, 0, s.out_channels});
-      continue;
-    }
-    const int64_t parts = std::min(wanted, rows);
-    const int64_t step =
-        by_shape || parts <= threads ? ceil_div(rows, parts) : even_step(rows, parts, threads);
     for (int64_t r = 0; r < rows; r += step)
-      out.push_back({n, n + 1, r, std::min(rows, r + step), 0, s.out_channels});
+      by_rows.push_back({n, n + 1, r, std::min(rows, r + step), 0, s.out_channels});
   }
-  return out;
+  if (!channels_divide) return {by_rows, whole};
+  const int64_t images = element_count(s.x_dims) + element_count(s.y_dims);
+  if (rows < 4 * team || s.weights() * s.batch >= kManyWeights * images)
+    return {by_channels, by_rows, whole};
+  return {by_rows, by_channels, whole};
 }
 
 ConvRows rows_of(const ConvProblem& s, const ConvRegion& r) {

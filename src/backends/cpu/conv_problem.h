@@ -22,10 +22,11 @@ struct ConvProblem {
   std::vector<WindowAxis> axes;
   Dims x_dims, y_dims;
   int64_t plane() const;
-  int64_t taps() const;  ///< of a window, in each channel
+  int64_t taps() const;     ///< of a window, in each channel
+  int64_t weights() const;  ///< how many
   double flops() const;
   /// Tasks it is worth: with sums over few channels (depthwise) an operation takes ten times as
-  /// long.
+  /// long, with few pixels reading the weights longer than multiplying.
   int64_t useful_tasks() const;
   /// 1x1, one group, no padding, no stride: a matrix product.
   bool pointwise() const;
@@ -52,11 +53,12 @@ struct SqueezedConv {
 struct ConvRegion {
   int64_t n0, n1, r0, r1, c0, c1;
 };
-/// No part divides a sum. `by_shape`: the split does not depend on `threads`. `staged`: operands
-/// are converted in scratch, elements of `element_bytes`, which should stay in the second-level
-/// cache.
-std::vector<ConvRegion> split_conv(const ConvProblem& problem, int threads, bool by_shape,
-                                   bool staged, int64_t element_bytes);
+using ConvRegions = std::vector<ConvRegion>;
+/// Ways to divide it, the quickest first, the last one being none. No part divides a sum.
+/// `by_shape`: they do not depend on `threads`. `staged`: operands are converted in scratch,
+/// elements of `element_bytes`, which should stay in the second-level cache.
+std::vector<ConvRegions> conv_divisions(const ConvProblem& problem, int threads, bool by_shape,
+                                        bool staged, int64_t element_bytes);
 
 /// The rows of x that a region reads, and its padding along the first axis.
 struct ConvRows {

@@ -55,7 +55,7 @@ class FewPixelBound final : public BoundKernel {
         k_(conv.problem.in_channels * geometry_.rows.kernel * geometry_.cols.kernel) {
     unread = 1u << kW;
     const int64_t panels_count = ceil_div(n_, kFewColumns);
-    tasks = std::clamp<int64_t>(useful_tasks(conv.problem.flops()), 1, panels_count);
+    tasks = std::clamp<int64_t>(conv.problem.useful_tasks(), 1, panels_count);
     if (gathered_) shared_bytes = align_up(pixels_ * k_ * 4, 64);
     if (!epilogue_.empty()) {
       tiles_ = Epilogue::Tiles(epilogue_, context);

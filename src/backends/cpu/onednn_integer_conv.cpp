@@ -92,8 +92,8 @@ class IntegerConvBound final : public BoundKernel {
     types_ = {spec.inputs[kX].dtype, DType::kI8, spec.outputs[0].dtype};
     stage_x_ = !same_strides(x.dims, x.strides, channels_last_strides(squeezed.x.dims));
     stage_y_ = !same_strides(y.dims, y.strides, channels_last_strides(squeezed.y.dims));
-    const auto regions =
-        split_conv(s, spec.threads, spec.numerics == Numerics::kStrict, stage_x_ || stage_y_, 1);
+    const auto regions = conv_divisions(s, spec.threads, spec.numerics == Numerics::kStrict,
+                                        stage_x_ || stage_y_, 1)[0];
     tasks = static_cast<int64_t>(regions.size());
     onednn_call("a convolution of bytes", [&] {
       for (const ConvRegion& region : regions) add_part(squeezed, x, y, region);
