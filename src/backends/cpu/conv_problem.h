@@ -26,7 +26,8 @@ struct ConvProblem {
   int64_t weights() const;  ///< how many
   double flops() const;
   /// Tasks it is worth: with sums over few channels (depthwise) an operation takes ten times as
-  /// long, with few pixels reading the weights longer than multiplying.
+  /// long, with few pixels reading the weights longer than multiplying, with few channels in all
+  /// moving the pixels.
   int64_t useful_tasks() const;
   /// 1x1, one group, no padding, no stride: a matrix product.
   bool pointwise() const;

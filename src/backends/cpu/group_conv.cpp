@@ -101,7 +101,7 @@ class GroupConvBound final : public BoundRowWindows {
         model_(std::move(model)),
         in_channels_(conv.problem.in_channels) {
     if (tasks == 0) return;
-    choose_blocks(context, useful_tasks(conv.problem.flops()));
+    choose_blocks(context, conv.problem.useful_tasks());
     for (int64_t k0 = 0; k0 < rows_.kernel; ++k0)
       for (int64_t k1 = 0; k1 < cols_.kernel; ++k1)
         for (int64_t c = 0; c < (model_->slices.width > 0 ? 1 : model_->slices.in); ++c)

@@ -199,7 +199,7 @@ std::vector<MatMulPart> split_matmul(const MatMulProblem& p, int64_t slices, int
   }
   rows = std::clamp<int64_t>(p.m / (2 * kRowUnit), 1, std::max<int64_t>(1, per_batch / columns));
   // In one part it would occupy one thread; 32 rows take 3 % longer than half of 64.
-  if (threads > 1 && p.batches * columns * rows == 1 && per_batch >= 4 && p.m > kRowUnit) rows = 2;
+  if (threads > 1 && p.batches * columns * rows == 1 && per_batch >= 2 && p.m > kRowUnit) rows = 2;
   return split_evenly(p, rows, columns);
 }
 

@@ -69,7 +69,7 @@ class PlaneConvBound final : public BoundRowWindows {
                  std::shared_ptr<const PlaneConvModel> model)
       : BoundRowWindows(spec, conv, model->channels), model_(std::move(model)) {
     if (tasks == 0) return;
-    choose_blocks(context, useful_tasks(conv.problem.flops()));
+    choose_blocks(context, conv.problem.useful_tasks());
     for (int64_t c = 0; c < model_->in_each; ++c)
       for (int64_t k = 0; k < depths_.kernel; ++k)
         planes_.push_back(c * slab_plane_ + k * depths_.dilation * slab_depth_);
