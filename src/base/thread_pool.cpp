@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/float_environment.h"
 #include "base/pause.h"
+#include "base/processor.h"
 
 namespace xc {
 
@@ -29,6 +30,7 @@ struct ThreadPool::Job {
     std::atomic<int64_t> task{0};
   };
   Next next[kMostShares];
+  const int processor = current_processor();  ///< of the caller
   std::atomic<bool> failed{false};
   std::exception_ptr error;  ///< written by whoever set `failed` first
 
@@ -147,7 +149,13 @@ bool ThreadPool::help(int worker) {
   for (Slot& slot : slots_) {
     if (!slot.job.load(std::memory_order_relaxed)) continue;
     slot.attached.fetch_add(1);
-    if (Job* job = slot.job.load(); job && job->has_work()) ran |= job->work(worker);
+    if (Job* job = slot.job.load(); job && job->has_work()) {
+      // The system puts a thread that it wakes behind the one that wakes it if no processor is
+      // idle, and takes 100 ms and more to move it, be it that all another one does is the work of
+      // a thread of low priority, such as the tier's.
+      if (job->processor == current_processor()) leave_processor(job->processor);
+      ran |= job->work(worker);
+    }
     if (slot.attached.fetch_sub(1) == 1) slot.attached.notify_all();
   }
   return ran;
@@ -161,10 +169,15 @@ void ThreadPool::worker_loop(int worker) {
     const uint32_t epoch = epoch_.load();
     if (stopping_.load()) return;
     if (help(worker)) continue;
-    const auto until = Clock::now() + std::chrono::microseconds(kSpinMicroseconds);
+    const auto begin = Clock::now();
+    const auto most = [&] {
+      return std::chrono::microseconds(series_.load(std::memory_order_relaxed) > 0
+                                           ? kSeriesMicroseconds
+                                           : kSpinMicroseconds);
+    };
     do {
       for (int i = 0; i < 32 && epoch_.load(std::memory_order_relaxed) == epoch; ++i) pause_cpu();
-    } while (epoch_.load(std::memory_order_relaxed) == epoch && Clock::now() < until);
+    } while (epoch_.load(std::memory_order_relaxed) == epoch && Clock::now() - begin < most());
     if (epoch_.load() != epoch) continue;
     sleepers_.fetch_add(1);
     epoch_.wait(epoch);

@@ -26,6 +26,22 @@ class TaskRunner {
   /// until all are done. The first exception of a body is thrown to the caller; tasks not yet
   /// started are then skipped. Any thread may call, also from inside a body.
   virtual void run(int64_t tasks, Body body) = 0;
+  /// Around calls of run() that follow each other: threads that have nothing to do in between may
+  /// wait for the next one without sleeping. Any number of series at once.
+  virtual void begin_series() {}
+  virtual void end_series() {}
+};
+
+/// One of them.
+class TaskSeries {
+ public:
+  explicit TaskSeries(TaskRunner& runner) : runner_(runner) { runner_.begin_series(); }
+  ~TaskSeries() { runner_.end_series(); }
+  TaskSeries(const TaskSeries&) = delete;
+  TaskSeries& operator=(const TaskSeries&) = delete;
+
+ private:
+  TaskRunner& runner_;
 };
 
 /// Everything on the calling thread.
@@ -39,11 +55,11 @@ class InlineRunner final : public TaskRunner {
 
 /// n workers: the caller and n - 1 threads of its own, with every signal blocked, scheduled like
 /// the thread that makes the pool: runs wait for them, so their priority is the host's to choose.
-/// An idle thread spins for at most kSpinMicroseconds, then sleeps in the kernel. run() allocates
-/// nothing.
+/// An idle thread spins for at most kSpinMicroseconds, within a series (between the steps of a run)
+/// for at most kSeriesMicroseconds, then sleeps in the kernel. run() allocates nothing.
 class ThreadPool final : public TaskRunner {
  public:
-  static constexpr int kSpinMicroseconds = 50;
+  static constexpr int kSpinMicroseconds = 50, kSeriesMicroseconds = 1000;
   static constexpr int kMaxWorkers = 1024;
 
   /// Fails with kInvalidArgument outside [1, kMaxWorkers], with kOutOfMemory when the system
@@ -56,6 +72,8 @@ class ThreadPool final : public TaskRunner {
 
   int workers() const override { return static_cast<int>(threads_.size()) + 1; }
   void run(int64_t tasks, Body body) override;
+  void begin_series() override { series_.fetch_add(1, std::memory_order_relaxed); }
+  void end_series() override { series_.fetch_sub(1, std::memory_order_relaxed); }
 
  private:
   struct Job;
@@ -77,6 +95,7 @@ class ThreadPool final : public TaskRunner {
   Slot slots_[kSlots];
   alignas(64) std::atomic<uint32_t> epoch_{0};     ///< bumped for every job, and to stop
   alignas(64) std::atomic<uint32_t> sleepers_{0};  ///< threads in, or on the way into, the kernel
+  alignas(64) std::atomic<int> series_{0};         ///< that have begun and not ended
   std::atomic<bool> stopping_{false};
   const int home_;  ///< process the threads are in; a child made by fork() has none of them
   std::vector<std::thread> threads_;

@@ -144,6 +144,7 @@ uint64_t Executor::run_segment(const Turn& turn, void* const* inputs, const Outp
   TaskRunner& runner = program_.engine().tasks();
   const int workers = runner.workers();
   const Scratch scratch(context_.scratch.data(), bound);
+  const TaskSeries series(runner);
   const bool stoppable = options_.cancel || options_.deadline_ns > 0;
   size_t position = 0;
   try {

@@ -40,6 +40,7 @@ TEST_CASE("base/thread_pool: many short runs from several callers, nested too") 
   ThreadPool pool(3);
   std::atomic<int64_t> sum{0};
   auto caller = [&] {
+    const TaskSeries series(pool);
     for (int i = 0; i < 500; ++i)
       pool.run(4, [&](int64_t task, int) {
         if (i % 50 == 0) pool.run(3, [&](int64_t inner, int) { sum += inner; });

@@ -30,52 +30,58 @@ namespace xc::cpu {
 namespace {
 
 constexpr size_t kX = 0, kW = 1, kB = 2;
-constexpr int64_t kPanel = 64;  ///< output channels
+constexpr int64_t kPanel = kWeightColumns;  ///< output channels
+constexpr int64_t kTaken = 8;               ///< input channels whose weights are read together
 /// Tiles of a block, whose points take three quarters of the second-level cache.
 constexpr int64_t kLeastTiles = 16, kMostTiles = kFewRows;
 constexpr int kMostPixels = kMostPoints * kMostPoints;
+
+/// [point][tap]
+std::vector<double> factors_of(const WinogradAxis& axis) {
+  const auto taps = static_cast<size_t>(axis.taps());
+  std::vector<double> out(static_cast<size_t>(axis.points) * taps);
+  for (int point = 0; point < axis.points; ++point)
+    winograd_factors(axis, point, out.data() + static_cast<size_t>(point) * taps);
+  return out;
+}
 
 /// Weights at a form's points: per panel of output channels [point][in][channel], panels of whole
 /// vectors.
 class TransformedWeights {
  public:
-  TransformedWeights(const Tensor& weights, const WinogradForm& form, int64_t lanes)
+  TransformedWeights(const Tensor& weights, const WinogradForm& form, const WinogradFns& fns)
       : points_(form.points()),
         in_(weights.dims()[1]),
         out_(weights.dims()[0]),
-        unit_(std::max(lanes, columns_together(lanes))) {
+        unit_(std::max(fns.lanes, columns_together(fns.lanes))) {
     buffer_ = Buffer::allocate(align_up(out_, unit_) * in_ * points_ * 4);
-    std::vector<double> factors;  // [point][tap]
-    for (int i = 0; i < form.rows.points; ++i)
-      for (int j = 0; j < form.cols.points; ++j) {
-        std::array<double, kMostPoints> row{}, col{};
-        winograd_factors(form.rows, i, row.data());
-        winograd_factors(form.cols, j, col.data());
-        for (int k0 = 0; k0 < form.rows.taps(); ++k0)
-          for (int k1 = 0; k1 < form.cols.taps(); ++k1)
-            factors.push_back(row[static_cast<size_t>(k0)] * col[static_cast<size_t>(k1)]);
-      }
-    const int64_t taps = static_cast<int64_t>(factors.size()) / points_;
+    const std::vector<double> row_factors = factors_of(form.rows),
+                              col_factors = factors_of(form.cols);
+    const int64_t taps = form.rows.taps() * form.cols.taps();
     const auto* w = weights.as<float>();
-    std::vector<double> taken(static_cast<size_t>(taps * kPanel));  // a window's taps of a panel
-    for (int64_t j = 0; j < out_; j += kPanel)
+    // Of some input channels, whose taps lie side by side.
+    std::vector<float> taken(static_cast<size_t>(kTaken * taps * kPanel));
+    std::vector<float> made(static_cast<size_t>(points_ * kPanel));
+    for (int64_t j = 0; j < out_; j += kPanel) {
+      const int64_t columns = std::min(kPanel, out_ - j), pieces = together(j);
       for (int64_t c = 0; c < in_; ++c) {
-        const int64_t columns = std::min(kPanel, out_ - j);
-        for (int64_t t = 0; t < taps; ++t)
-          for (int64_t k = 0; k < kPanel; ++k)
-            taken[static_cast<size_t>(t * kPanel + k)] =
-                k < columns ? w[((j + k) * in_ + c) * taps + t] : 0;
-        for (int64_t p = 0; p < points_; ++p) {
-          const double* const factor = factors.data() + p * taps;
-          double sum[kPanel] = {};
-          for (int64_t t = 0; t < taps; ++t)
-            for (int64_t k = 0; k < kPanel; ++k)
-              sum[k] += factor[t] * taken[static_cast<size_t>(t * kPanel + k)];
-          float* const to = panel(j, p);
-          for (int64_t k = 0; k < width(j); ++k)
-            to[own_place(in_, together(j), c, k)] = static_cast<float>(sum[k]);
+        if (c % kTaken == 0) {
+          const int64_t all = std::min(kTaken, in_ - c) * taps;
+          for (int64_t k = 0; k < columns; ++k)
+            for (int64_t t = 0; t < all; ++t)
+              taken[static_cast<size_t>(t * kPanel + k)] = w[((j + k) * in_ + c) * taps + t];
         }
+        fns.weights({taken.data() + c % kTaken * taps * kPanel, form.rows.points, form.cols.points,
+                     form.rows.taps(), form.cols.taps(), row_factors.data(), col_factors.data(),
+                     made.data(), kPanel});
+        for (int64_t p = 0; p < points_; ++p)
+          for (int64_t k = 0; k < width(j); k += pieces)
+            std::copy_n(made.data() + p * kPanel + k, pieces,
+                        panel(j, p) + own_place(in_, pieces, c, k));
       }
+      // The last panel's other columns.
+      std::fill(taken.begin(), taken.end(), 0.0f);
+    }
   }
 
   /// Of the panel from output channel j on, padded.
@@ -492,7 +498,7 @@ class WinogradKernel final : public Kernel {
     // Not under the lock, on which callers would wait: at worst two threads make the same.
     const Tensor held = spec_.inputs[kW].constant.held();
     auto made = std::make_shared<const TransformedWeights>(
-        held, form, winograd_fns(cpu_info().isa, form.rows, form.cols).lanes);
+        held, form, winograd_fns(cpu_info().isa, form.rows, form.cols));
     held.forget();
     const std::lock_guard lock(mutex_);
     if (auto weights = transformed(form)) return weights;

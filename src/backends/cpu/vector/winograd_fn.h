@@ -45,7 +45,22 @@ struct WinogradOutput {
   const float* bias;
   float low, high;
 };
+/// Taps of one input channel's kernels for kWeightColumns output channels, [row tap][column tap]
+/// [output channel], and where their points go, `to_point` elements apart. Sums in f64, in an order
+/// that no instruction set changes.
+struct WinogradWeights {
+  const float* taps;
+  int rows, cols;          ///< points along each axis
+  int row_taps, col_taps;  ///< kMostTaps at most
+  const double *row_factors, *col_factors;  ///< winograd_factors() of all points
+  float* to;
+  int64_t to_point;
+};
+constexpr int64_t kWeightColumns = 64;
+constexpr int kMostTaps = 5;
+
 struct WinogradFns {
+  void (*weights)(const WinogradWeights&) = nullptr;
   void (*input)(const WinogradInput&) = nullptr;
   /// Whether every result was finite in front of the bounds. If not, they are worthless: what is
   /// infinite in one window spreads through the tile.
