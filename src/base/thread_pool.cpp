@@ -171,9 +171,8 @@ void ThreadPool::worker_loop(int worker) {
     if (help(worker)) continue;
     const auto begin = Clock::now();
     const auto most = [&] {
-      return std::chrono::microseconds(series_.load(std::memory_order_relaxed) > 0
-                                           ? kSeriesMicroseconds
-                                           : kSpinMicroseconds);
+      return std::chrono::microseconds(
+          series_.load(std::memory_order_relaxed) > 0 ? kSeriesMicroseconds : kSpinMicroseconds);
     };
     do {
       for (int i = 0; i < 32 && epoch_.load(std::memory_order_relaxed) == epoch; ++i) pause_cpu();

@@ -483,6 +483,7 @@ class Binder {
       // Any worker may take any of several tasks.
       if (kernel->scratch_bytes > 0 && kernel->tasks > 1)
         bound_->scratch_workers = options_.workers;
+      bound_->divided |= kernel->tasks > 1;
       bound_->shared_bytes = std::max(bound_->shared_bytes, kernel->shared_bytes);
       bound_->held_bytes += kernel->held_bytes;
       bound_->stand_ins += kernel->provisional ? 1 : 0;

@@ -69,6 +69,7 @@ struct Bound {
   int64_t scratch_bytes = 0;  ///< per worker, the largest of any step
   int scratch_workers = 1;    ///< how many need it: one, where steps of several tasks need none
   int64_t shared_bytes = 0;   ///< of all workers, the largest of any step
+  bool divided = false;       ///< a step has several tasks
   int64_t held_bytes = 0;     ///< of this object and its bound kernels
   uint32_t stand_ins = 0;     ///< kernels that are (BoundKernel::provisional)
   bool provisional = false;   ///< binding in the background gives a better one

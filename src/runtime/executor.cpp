@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/memory_budget.h"
@@ -144,7 +145,8 @@ uint64_t Executor::run_segment(const Turn& turn, void* const* inputs, const Outp
   TaskRunner& runner = program_.engine().tasks();
   const int workers = runner.workers();
   const Scratch scratch(context_.scratch.data(), bound);
-  const TaskSeries series(runner);
+  std::optional<TaskSeries> series;
+  if (bound.divided) series.emplace(runner);
   const bool stoppable = options_.cancel || options_.deadline_ns > 0;
   size_t position = 0;
   try {

@@ -50,8 +50,8 @@ struct WinogradOutput {
 /// that no instruction set changes.
 struct WinogradWeights {
   const float* taps;
-  int rows, cols;          ///< points along each axis
-  int row_taps, col_taps;  ///< kMostTaps at most
+  int rows, cols;                           ///< points along each axis
+  int row_taps, col_taps;                   ///< kMostTaps at most
   const double *row_factors, *col_factors;  ///< winograd_factors() of all points
   float* to;
   int64_t to_point;
