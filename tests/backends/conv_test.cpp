@@ -233,6 +233,20 @@ TEST_CASE("backends/conv: 1x1 has parts for two threads, with the bits of the wh
   }
 }
 
+TEST_CASE("backends/conv: 1x1 between row-major images has parts for two threads") {
+  Generator g(63);
+  RunOptions options;
+  options.threads = 2;
+  options.background = true;
+  // Images, where there are several; channels, where these are many.
+  for (const Case& c : {Case{{4, 64, 32, 32}, 32, {1, 1}}, Case{{1, 256, 16, 16}, 256, {1, 1}}}) {
+    INFO(to_text(c.x) << " to " << c.out);
+    const Problem p = conv(g, c);
+    check_threads("onednn.conv", p);
+    CHECK(bind_row(find_row("onednn.conv", "Conv"), p, options)->tasks >= 2);
+  }
+}
+
 TEST_CASE("backends/conv: few planes along their rows, the same bits for 1 to 4 threads") {
   Generator g(59);
   const auto& row = find_row("xc.conv planes", "Conv");

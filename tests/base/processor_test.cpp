@@ -1,7 +1,6 @@
 // Labels: asan tsan
 #include <sched.h>
 
-#include <atomic>
 #include <thread>
 
 #include <doctest/doctest.h>

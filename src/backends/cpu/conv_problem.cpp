@@ -117,7 +117,7 @@ int64_t even_step(int64_t rows, int64_t parts, int64_t threads) {
 }  // namespace
 
 std::vector<ConvRegions> conv_divisions(const ConvProblem& s, int threads, bool by_shape,
-                                        bool staged, int64_t element_bytes) {
+                                        bool staged, int64_t element_bytes, bool whole_rows) {
   const int64_t rows = s.axes[0].output;
   const ConvRegions whole{{0, s.batch, 0, rows, 0, s.out_channels}};
   int64_t wanted = std::min(s.useful_tasks(), by_shape ? 8 : most_tasks(threads));
@@ -140,7 +140,7 @@ std::vector<ConvRegions> conv_divisions(const ConvProblem& s, int threads, bool 
   ConvRegions by_rows, by_channels;
   // Rows that are padding alone: the library refuses them, and has another kernel, with sums in
   // another order, for what contains them.
-  const int64_t parts = s.axes[0].all_reach() ? std::min(wanted, rows) : 1;
+  const int64_t parts = !whole_rows && s.axes[0].all_reach() ? std::min(wanted, rows) : 1;
   const int64_t step =
       by_shape || parts <= threads ? ceil_div(rows, parts) : even_step(rows, parts, threads);
   const bool channels_divide = !staged && s.groups == 1 && s.out_channels >= 64 * team;
@@ -155,7 +155,8 @@ std::vector<ConvRegions> conv_divisions(const ConvProblem& s, int threads, bool 
   }
   if (!channels_divide) return {by_rows, whole};
   const int64_t images = element_count(s.x_dims) + element_count(s.y_dims);
-  if (rows < 4 * team || s.weights() * s.batch >= kManyWeights * images)
+  if (rows < 4 * team || (whole_rows && s.batch == 1) ||
+      s.weights() * s.batch >= kManyWeights * images)
     return {by_channels, by_rows, whole};
   return {by_rows, by_channels, whole};
 }

@@ -57,9 +57,11 @@ struct ConvRegion {
 using ConvRegions = std::vector<ConvRegion>;
 /// Ways to divide it, the quickest first, the last one being none. No part divides a sum.
 /// `by_shape`: they do not depend on `threads`. `staged`: operands are converted in scratch,
-/// elements of `element_bytes`, which should stay in the second-level cache.
+/// elements of `element_bytes`, which should stay in the second-level cache. `whole_rows`: an
+/// image's rows stay together.
 std::vector<ConvRegions> conv_divisions(const ConvProblem& problem, int threads, bool by_shape,
-                                        bool staged, int64_t element_bytes);
+                                        bool staged, int64_t element_bytes,
+                                        bool whole_rows = false);
 
 /// The rows of x that a region reads, and its padding along the first axis.
 struct ConvRows {

@@ -68,11 +68,10 @@ class DepthwiseBound final : public BoundRowWindows {
       : BoundRowWindows(spec, conv, model->channels), model_(std::move(model)) {
     if (tasks == 0) return;
     // Every thread has some blocks, where that is worth while.
-    const int64_t useful = conv.problem.useful_tasks();
-    const int64_t parts = std::clamp<int64_t>(useful, 1, most_tasks(spec.threads));
+    const int64_t parts = std::min(useful_, most_tasks(spec.threads));
     const int64_t most =
         std::min(kBlockBytes / 4 / model_->channels, images_ * conv.problem.plane() / parts);
-    lay_pixel_blocks(context, std::max(most, kLeastPixels), useful, spec.threads, model_->fns.rows);
+    lay_pixel_blocks(context, std::max(most, kLeastPixels), spec.threads, model_->fns.rows);
     results_ = BlockResults(model_->behind.epilogue, context, y_, ImageAxes::of_kept(conv.kept));
     gathers_ = x_.channel != 1;
     int64_t input = 0;

@@ -101,7 +101,7 @@ class GroupConvBound final : public BoundRowWindows {
         model_(std::move(model)),
         in_channels_(conv.problem.in_channels) {
     if (tasks == 0) return;
-    choose_blocks(context, conv.problem.useful_tasks());
+    choose_blocks(context);
     for (int64_t k0 = 0; k0 < rows_.kernel; ++k0)
       for (int64_t k1 = 0; k1 < cols_.kernel; ++k1)
         for (int64_t c = 0; c < (model_->slices.width > 0 ? 1 : model_->slices.in); ++c)
@@ -139,7 +139,7 @@ class GroupConvBound final : public BoundRowWindows {
   }
 
  private:
-  void choose_blocks(const BindContext& context, int64_t useful) {
+  void choose_blocks(const BindContext& context) {
     const Slices& s = model_->slices;
     block_channels_ = std::max<int64_t>(1, kBlockChannels / s.out) * s.out;
     const auto slab_bytes = [&](int64_t rows, int64_t cols) {
@@ -155,8 +155,7 @@ class GroupConvBound final : public BoundRowWindows {
     block_rows_ = even_step(rows_.output, rows);
     slab_row_ = cols_.extent(block_cols_) * s.in;
     lay_blocks(context, block_rows_,
-               ceil_div(model_->channels, block_channels_) * ceil_div(cols_.output, block_cols_),
-               useful);
+               ceil_div(model_->channels, block_channels_) * ceil_div(cols_.output, block_cols_));
   }
   ImageBlock block(int64_t i) const {
     ImageBlock b;

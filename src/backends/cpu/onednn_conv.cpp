@@ -241,10 +241,8 @@ class ConvBound final : public BoundKernel {
     const bool cut_alike = cut_alike_ || !(row_major_ || by_sgemm_);
     by_shape_ = spec.numerics == Numerics::kStrict || !cut_alike;
     auto ways = conv_divisions(s, spec.threads, by_shape_,
-                               !row_major_ && !(x_last_ && y_last_ && !plan.rest.staged()), 4);
-    // A part of the rows of a row-major image is no dense tensor.
-    if (row_major_)
-      std::erase_if(ways, [&](const ConvRegions& way) { return way[0].r1 < s.axes[0].output; });
+                               !row_major_ && !(x_last_ && y_last_ && !plan.rest.staged()), 4,
+                               row_major_);  // of which some rows are no dense tensor
     regions_ = std::move(ways[std::min(division_, ways.size() - 1)]);
     by_rows = !context.rows.empty() && s.axes.size() == 2 && !row_major_ && cut_alike;
     if (by_rows) regions_ = wanted_rows(context.rows, s);
@@ -442,7 +440,7 @@ class ConvBound final : public BoundKernel {
   /// Whether all parts are multiplied as the whole would be by one thread. The library may choose
   /// another kernel for fewer rows, or other blocks of the weights, with which sums of many
   /// channels by several taps go back and forth between these. Sums by one tap add up channel by
-  /// channel with any: 15,600 parts of 4,000 of f32 (AVX-512, AVX2) and 5,400 of 1,500 of bf16 by
+  /// channel with any: 14,500 parts of 4,000 of f32 (AVX-512, AVX2) and 5,400 of 1,500 of bf16 by
   /// vectors have the same bits; nothing is known of matrix units.
   bool multiplies_alike(const StepSpec& spec, const ConvProblem& s) const {
     const OneThread guard;

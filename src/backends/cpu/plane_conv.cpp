@@ -69,7 +69,7 @@ class PlaneConvBound final : public BoundRowWindows {
                  std::shared_ptr<const PlaneConvModel> model)
       : BoundRowWindows(spec, conv, model->channels), model_(std::move(model)) {
     if (tasks == 0) return;
-    choose_blocks(context, conv.problem.useful_tasks());
+    choose_blocks(context);
     for (int64_t c = 0; c < model_->in_each; ++c)
       for (int64_t k = 0; k < depths_.kernel; ++k)
         planes_.push_back(c * slab_plane_ + k * depths_.dilation * slab_depth_);
@@ -127,7 +127,7 @@ class PlaneConvBound final : public BoundRowWindows {
     return b;
   }
 
-  void choose_blocks(const BindContext& context, int64_t useful) {
+  void choose_blocks(const BindContext& context) {
     const auto slab_bytes = [&](int64_t depths, int64_t rows, int64_t cols) {
       return static_cast<double>(depths_.extent(depths)) * static_cast<double>(rows_.extent(rows)) *
              static_cast<double>(cols_.extent(cols)) * static_cast<double>(model_->in_each * 4);
@@ -157,8 +157,7 @@ class PlaneConvBound final : public BoundRowWindows {
     }
     lay_blocks(context, most_rows,
                model_->groups * ceil_div(cols_.output, block_cols_) *
-                   ceil_div(depths_.output, block_depths_),
-               useful);
+                   ceil_div(depths_.output, block_depths_));
     // A phase's columns; the last tap of the last result ends it.
     slab_phase_ = ceil_div(cols_.extent(block_cols_), cols_.stride);
     slab_row_ = checked_mul(slab_phase_, cols_.stride);

@@ -62,7 +62,7 @@ class RowConvBound final : public BoundRowWindows {
       return static_cast<double>(columns) * static_cast<double>(channels_ * rows_.kernel) * 4;
     };
     while (most_pixels > 1 && stage_bytes(most_pixels) > kMostStageBytes) most_pixels /= 2;
-    lay_pixel_blocks(context, most_pixels, conv.problem.useful_tasks(), spec.threads);
+    lay_pixel_blocks(context, most_pixels, spec.threads);
     if (model_->behind.epilogue.staged())
       y_ = ImageStrides(Dims{0, 1, block_cols_ * model_->out_channels, model_->out_channels});
     const bool y_last = model_->out_channels == 1 || y_.channel == 1;

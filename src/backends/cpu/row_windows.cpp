@@ -82,6 +82,7 @@ Verdict supports_row_windows(const StepSpec& spec, size_t most_axes) {
 BoundRowWindows::BoundRowWindows(const StepSpec& spec, const SqueezedConv& conv, int64_t channels)
     : inputs_(static_cast<uint32_t>(spec.inputs.size())),
       has_bias_(spec.inputs.size() > kB && spec.inputs[kB].present()),
+      useful_(std::max<int64_t>(conv.problem.useful_tasks(), 1)),
       images_(conv.problem.batch),
       cols_(conv.problem.axes.back()),
       axes_(conv.problem.axes.size()),
@@ -94,25 +95,25 @@ BoundRowWindows::BoundRowWindows(const StepSpec& spec, const SqueezedConv& conv,
 }
 
 void BoundRowWindows::lay_blocks(const BindContext& context, int64_t most_rows, int64_t across,
-                                 int64_t useful, int64_t together) {
+                                 int64_t together) {
   by_rows = axes_ == 2 && !context.rows.empty();
   row_blocks_ = RowBlocks(rows_.output, most_rows,
                           by_rows ? context.rows : std::span<const RowRange>(), together);
   across_ = across;
-  tasks = by_rows ? images_ * row_blocks_.parts() : std::clamp<int64_t>(useful, 1, blocks());
+  tasks = by_rows ? images_ * row_blocks_.parts() : std::clamp<int64_t>(useful_, 1, blocks());
 }
 
 void BoundRowWindows::lay_pixel_blocks(const BindContext& context, int64_t most_pixels,
-                                       int64_t useful, int64_t threads, int64_t together) {
+                                       int64_t threads, int64_t together) {
   const int64_t rows = std::min(together, rows_.output);
   const int64_t most_cols = std::clamp<int64_t>(most_pixels / rows, 1, cols_.output);
   int64_t across = ceil_div(cols_.output, most_cols);
   if (images_ * depths_.output * rows_.output == 1)
-    across = align_up(across, std::clamp<int64_t>(useful, 1, threads));
+    across = align_up(across, std::min(useful_, threads));
   block_cols_ = ceil_div(cols_.output, across);
   const int64_t most_rows = most_pixels / block_cols_;
   lay_blocks(context, std::max(most_rows - most_rows % rows, rows),
-             ceil_div(cols_.output, block_cols_), useful, rows);
+             ceil_div(cols_.output, block_cols_), rows);
 }
 
 ImageBlock BoundRowWindows::pixel_block(int64_t i, int64_t channels) const {

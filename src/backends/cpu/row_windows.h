@@ -32,14 +32,14 @@ class BoundRowWindows : public BoundKernel {
   }
 
   /// Divides the rows into blocks of at most so many, each into `across` ones beside each other,
-  /// and all into tasks: as the context wants them, or so many as are `useful`.
-  void lay_blocks(const BindContext& context, int64_t most_rows, int64_t across, int64_t useful,
+  /// and all into tasks: as the context wants them, or so many as the convolution is worth.
+  void lay_blocks(const BindContext& context, int64_t most_rows, int64_t across,
                   int64_t together = 1);
   /// The same, in blocks of all channels of at most so many pixels; none is narrow at the end of
   /// the rows, and a signal, which is one row, has as many for each thread. `together`: rows that
   /// are better computed side by side.
-  void lay_pixel_blocks(const BindContext& context, int64_t most_pixels, int64_t useful,
-                        int64_t threads, int64_t together = 1);
+  void lay_pixel_blocks(const BindContext& context, int64_t most_pixels, int64_t threads,
+                        int64_t together = 1);
   /// The i-th of these, `channels` being those of the result.
   ImageBlock pixel_block(int64_t i, int64_t channels) const;
   /// Of all images; what is across counts innermost, then rows, then images.
@@ -49,6 +49,7 @@ class BoundRowWindows : public BoundKernel {
 
   uint32_t inputs_;
   bool has_bias_;
+  int64_t useful_;  ///< tasks it is worth
   int64_t images_;
   WindowAxis depths_, rows_, cols_;
   size_t axes_;  ///< columns, then rows, then depths

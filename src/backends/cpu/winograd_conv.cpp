@@ -19,6 +19,7 @@
 #include <mutex>
 
 #include "backends/cpu/block_copies.h"
+#include "backends/cpu/copy.h"
 #include "backends/cpu/image_blocks.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/onednn_conv.h"
@@ -59,28 +60,24 @@ class TransformedWeights {
                               col_factors = factors_of(form.cols);
     const int64_t taps = form.rows.taps() * form.cols.taps();
     const auto* w = weights.as<float>();
-    // Of some input channels, whose taps lie side by side.
+    // Of some input channels, whose taps lie side by side: [channel][tap or point][column].
     std::vector<float> taken(static_cast<size_t>(kTaken * taps * kPanel));
-    std::vector<float> made(static_cast<size_t>(points_ * kPanel));
+    std::vector<float> made(static_cast<size_t>(kTaken * points_ * kPanel));
     for (int64_t j = 0; j < out_; j += kPanel) {
-      const int64_t columns = std::min(kPanel, out_ - j), pieces = together(j);
-      for (int64_t c = 0; c < in_; ++c) {
-        if (c % kTaken == 0) {
-          const int64_t all = std::min(kTaken, in_ - c) * taps;
-          for (int64_t k = 0; k < columns; ++k)
-            for (int64_t t = 0; t < all; ++t)
-              taken[static_cast<size_t>(t * kPanel + k)] = w[((j + k) * in_ + c) * taps + t];
-        }
-        fns.weights({taken.data() + c % kTaken * taps * kPanel, form.rows.points, form.cols.points,
-                     form.rows.taps(), form.cols.taps(), row_factors.data(), col_factors.data(),
-                     made.data(), kPanel});
+      const int64_t columns = std::min(kPanel, out_ - j);
+      if (columns < kPanel) std::fill(taken.begin(), taken.end(), 0.0f);
+      for (int64_t c = 0; c < in_; c += kTaken) {
+        const int64_t some = std::min(kTaken, in_ - c);
+        copy_matrix({some * taps, columns, 1, in_ * taps, kPanel, 1, sizeof(float)},
+                    w + (j * in_ + c) * taps, taken.data());
+        for (int64_t i = 0; i < some; ++i)
+          fns.weights({taken.data() + i * taps * kPanel, form.rows.points, form.cols.points,
+                       form.rows.taps(), form.cols.taps(), row_factors.data(), col_factors.data(),
+                       made.data() + i * points_ * kPanel, kPanel});
         for (int64_t p = 0; p < points_; ++p)
-          for (int64_t k = 0; k < width(j); k += pieces)
-            std::copy_n(made.data() + p * kPanel + k, pieces,
-                        panel(j, p) + own_place(in_, pieces, c, k));
+          lay_out(made.data() + p * kPanel, {some, width(j)}, {points_ * kPanel, 1}, in_,
+                  together(j), c, 0, panel(j, p));
       }
-      // The last panel's other columns.
-      std::fill(taken.begin(), taken.end(), 0.0f);
     }
   }
 
