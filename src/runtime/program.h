@@ -334,7 +334,7 @@ class Program : public std::enable_shared_from_this<Program> {
                    Status status) const noexcept;
   /// Where no tier follows up, a shape that repeats pays for its primitives itself, a run for some.
   /// Whether the next run should for more.
-  bool settle_by_itself(SignatureEntry& entry, uint64_t run);
+  bool settle_by_itself(SignatureEntry& entry, const Turn& turn, uint64_t run);
   /// Binds anew what an entry has provisionally.
   void rebind(SignatureEntry& entry, const BindOptions& options);
   /// Telling of a run took so many ticks.

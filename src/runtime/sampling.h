@@ -36,6 +36,17 @@ inline int sample_bits(uint64_t samples, double run, double look) {
   return std::min({wanted, kSampleBits + std::max(0, known - kFirst), kRarestBits});
 }
 
+/// Seconds of a run in which its shape may bind anew what it has in a hurry, where nobody does so
+/// in the background: a quarter of what runs of that shape take, as soon as it comes again, where
+/// something can be made in that; else, once `run` shows that runs go on, what one convolution of
+/// the library takes to make. 0 = not now. `run_seconds` is 0 where it is not known.
+inline double settling_seconds(uint64_t run, double run_seconds) {
+  constexpr double kShare = 0.25, kLeast = 1e-3;
+  const double share = kShare * run_seconds;
+  if (run > 1 && share >= kLeast) return share;
+  return run >= (1 << kSampleBits) ? kLeast : 0;
+}
+
 /// The side of a trial a run takes on a signature: the one with fewer samples, or either. By the
 /// signature, for in a stream of alternating sizes the run's number decides the size.
 inline int trial_side(uint64_t active_samples, uint64_t challenger_samples, uint64_t run) {

@@ -63,8 +63,9 @@ Turn Program::take_turn(SignatureEntry& entry, uint64_t run, const Turn* first) 
       entry.sample_bits.store(bits + 1, std::memory_order_relaxed);
     }
   }
-  if (turn.timed && run > 0 && config_.jit != static_cast<int64_t>(JitMode::kOff))
-    turn.times = turn.version->times.get();
+  const bool asked = config_.jit != static_cast<int64_t>(JitMode::kOff) ||
+                     turn.version->bound->provisional;  // settle_by_itself()
+  if (turn.timed && run > 0 && asked) turn.times = turn.version->times.get();
   if (turn.times) turn.look = first ? first->look : known_tier() ? value_facts_.due() : 0;
   return turn;
 }
@@ -73,7 +74,7 @@ void Program::observe(SignatureEntry& entry, const Turn& turn, uint64_t run,
                       const RunOptions& options) {
   if (!turn.timed) return;
   const NoCancellation whole;
-  const bool settling = turn.version->bound->provisional && settle_by_itself(entry, run);
+  const bool settling = turn.version->bound->provisional && settle_by_itself(entry, turn, run);
   if (config_.jit == static_cast<int64_t>(JitMode::kOff)) {
     entry.last_use.store(steady_ns(), std::memory_order_relaxed);
     entry.sample_bits.store(settling ? kEveryRun : kSampleBits, std::memory_order_relaxed);
@@ -95,13 +96,13 @@ void Program::observe(SignatureEntry& entry, const Turn& turn, uint64_t run,
   looked(ticks() - begin);
 }
 
-bool Program::settle_by_itself(SignatureEntry& entry, uint64_t run) {
-  constexpr double kSeconds = 1e-3;  // about what one convolution of the library takes to make
+bool Program::settle_by_itself(SignatureEntry& entry, const Turn& turn, uint64_t run) {
+  const double seconds = settling_seconds(run, turn.times ? turn.times->run_ns() * 1e-9 : 0);
   const bool first = entry.sample_bits.load(std::memory_order_relaxed) == kRanOnce;
-  if (run < (1 << kSampleBits) || first || adapts() ||
+  if (seconds <= 0 || first || adapts() ||
       entry.rebinding.exchange(true, std::memory_order_relaxed))
     return false;
-  if (settle_some(entry, kSeconds)) return false;
+  if (settle_some(entry, seconds)) return false;
   entry.rebinding.store(false, std::memory_order_relaxed);
   return true;
 }

@@ -199,7 +199,7 @@ TEST_CASE("tiering/warm_up: what was bound in a hurry is settled when its sizes 
 }
 
 TEST_CASE("tiering/warm_up: without followers runs settle what was bound in a hurry, each some") {
-  constexpr uint32_t kLayers = 12;
+  constexpr uint32_t kLayers = 24;
   Config config;
   config.jit = static_cast<int64_t>(JitMode::kOff);
   const auto session = session_of(convolutions(kLayers), config);
@@ -221,6 +221,5 @@ TEST_CASE("tiering/warm_up: without followers runs settle what was bound in a hu
   }
   CHECK(left == 0);
   CHECK_FALSE(has_stand_ins(*session));
-  CHECK(runs > (1 << kSampleBits));
   CHECK(settling > 1);
 }

@@ -1,5 +1,6 @@
 // THE ordered list of implementations on the CPU. For one op, the first row whose supports() says
-// yes is used: oneDNN, then own vectorised kernels, then the op's reference.
+// yes is used: special cases, then the general kernel (oneDNN's, or an own one), then the op's
+// reference.
 
 #include "backends/cpu/kernels.h"
 

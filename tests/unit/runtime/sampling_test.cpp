@@ -51,6 +51,19 @@ TEST_CASE("runtime/sampling: looking costs a small share of the runs, however sh
     }
 }
 
+TEST_CASE(
+    "runtime/sampling: long runs give a quarter to what makes later ones shorter, short ones "
+    "wait") {
+  CHECK(settling_seconds(1, 0) == 0);
+  CHECK(settling_seconds(2, 1e-3) == 0);
+  CHECK(settling_seconds(1, 40e-3) == 0);
+  CHECK(settling_seconds(2, 40e-3) == doctest::Approx(10e-3));
+  CHECK(settling_seconds(15, 1e-6) == 0);
+  for (const double run : {0.0, 1e-6, 1e-3})
+    CHECK(settling_seconds(16, run) == doctest::Approx(1e-3));
+  CHECK(settling_seconds(1000, 40e-3) == doctest::Approx(10e-3));
+}
+
 TEST_CASE("runtime/sampling: a session looks at few of many short runs, and they count as all") {
   const auto session = session_of(
       "graph g(%x: f32[n], %y: f32[n]) -> (%z) {\n  %s = Add(%x, %y)\n  %z = Tanh(%s)\n}",

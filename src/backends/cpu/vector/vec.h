@@ -1,5 +1,5 @@
 // Vectors of the instruction set this file is compiled for: GCC/Clang vector types, and the few
-// operations the language has no syntax for. Included only by *_kernels.inc, which are compiled
+// operations the language has no syntax for. Included only by *.inc, which are compiled
 // once per level (see README.md); everything here lives in a namespace per level, and nothing may
 // be used that the linker could merge with code of another level: no standard library templates.
 #pragma once
