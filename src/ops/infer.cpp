@@ -325,65 +325,87 @@ bool broadcasts_always(const SymDims& dims, const SymDims& result) {
   return true;
 }
 
-/// Does inference accept sizes that have nothing in common, and such of 0 and of 1, and infer what
-/// the graph says?
-bool accepts_any_sizes(const Graph& graph, const Node& node) {
+/// Does inference accept these sizes, and infer what the graph says?
+bool accepts(const Graph& graph, const Node& node, const Dim::Lookup& size) {
+  const auto planned_is = [&](ValueId v, const Type& inferred) {
+    const auto& planned = graph.value(v).type.dims;
+    if (!planned || !inferred.dims) return true;
+    if (planned->size() != inferred.dims->size()) return false;
+    return std::equal(planned->begin(), planned->end(), inferred.dims->begin(),
+                      [&](const Dim& p, const Dim& d) {
+                        const auto number = p.evaluate(size);
+                        return !number || !d.is_constant() || d.value() == *number;
+                      });
+  };
+  try {
+    const auto types = infer_for_sizes(graph, node, size);
+    for (size_t k = 0; types && k < node.outputs.size(); ++k)
+      if (node.outputs[k] != kNone && !planned_is(node.outputs[k], (*types)[k])) return false;
+    return types.has_value();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// Does inference accept sizes that have nothing in common, and such of 1?
+bool accepts_sizes_above_zero(const Graph& graph, const Node& node) {
   constexpr int64_t kFirst = 1009, kStep = 1000,
                     kLast = 99'991;  // beyond what operators bound sizes by
-  const auto accepts = [&](const Dim::Lookup& size) {
-    const auto planned_is = [&](ValueId v, const Type& inferred) {
-      const auto& planned = graph.value(v).type.dims;
-      if (!planned || !inferred.dims) return true;
-      if (planned->size() != inferred.dims->size()) return false;
-      return std::equal(planned->begin(), planned->end(), inferred.dims->begin(),
-                        [&](const Dim& p, const Dim& d) {
-                          const auto number = p.evaluate(size);
-                          return !number || !d.is_constant() || d.value() == *number;
-                        });
-    };
-    try {
-      const auto types = infer_for_sizes(graph, node, size);
-      for (size_t k = 0; types && k < node.outputs.size(); ++k)
-        if (node.outputs[k] != kNone && !planned_is(node.outputs[k], (*types)[k])) return false;
-      return types.has_value();
-    } catch (const Error&) {
-      return false;
-    }
-  };
   // All apart, the first symbol the least, and the first the most: none of them is to be another's
   // equal, nor to be less.
   const auto accepts_apart = [&](int64_t first, int64_t step) {
     std::unordered_map<std::string, int64_t> apart;
-    return accepts([&](const std::string& symbol) {
+    return accepts(graph, node, [&](const std::string& symbol) {
       const auto next = first + step * static_cast<int64_t>(apart.size());
       return apart.try_emplace(symbol, next).first->second;
     });
   };
   return accepts_apart(kFirst, kStep) && accepts_apart(kLast, -kStep) &&
-         accepts([](const std::string&) { return 0; }) &&
-         accepts([](const std::string&) { return 1; });
+         accepts(graph, node, [](const std::string&) { return 1; });
+}
+
+/// Where sizes are at least 1: does one operand alone depend on them, whose dims are least where
+/// all sizes are 1? Such dims need not be each other's equals, nor another operand's, at some sizes
+/// and not at others.
+bool least_at_one(const Graph& graph, const Node& node) {
+  const auto is_number = [](const Dim& d) { return d.is_constant(); };
+  int depend = 0;
+  for (size_t k = 0; k < node.inputs.size(); ++k) {
+    if (node.inputs[k] == kNone) continue;
+    const Value& value = graph.value(node.inputs[k]);
+    const auto elements = value.is_constant() ? std::nullopt : known_elements(graph, node, k);
+    if (!value.type.dims || (elements && !std::ranges::all_of(*elements, is_number))) return false;
+    depend += std::ranges::all_of(*value.type.dims, is_number) ? 0 : 1;
+    for (const Dim& d : *value.type.dims) {
+      const auto from_one = d.substitute(
+          [](const std::string& symbol) { return std::optional<Dim>(Dim::symbol(symbol) + 1); });
+      if (from_one.lower_bound() != d.evaluate([](const std::string&) { return 1; })) return false;
+    }
+  }
+  return depend == 1;
 }
 
 }  // namespace
 
-bool sizes_are_proven(const Graph& graph, const Node& node) {
+SizeProof proof_of_sizes(const Graph& graph, const Node& node) {
   const auto dims_of = [&](ValueId v) -> const std::optional<SymDims>& {
     return graph.value(v).type.dims;
   };
   const auto is_number = [](const Dim& d) { return d.is_constant(); };
-  const auto fits = [&](ValueId v, auto&& holds) {
-    return v == kNone || (dims_of(v) && holds(*dims_of(v)));
-  };
   const auto all_fit = [&](auto&& holds) {
     return std::all_of(node.inputs.begin(), node.inputs.end(),
-                       [&](ValueId v) { return fits(v, holds); });
+                       [&](ValueId v) { return v == kNone || (dims_of(v) && holds(*dims_of(v))); });
   };
   if (all_fit([&](const SymDims& d) { return std::all_of(d.begin(), d.end(), is_number); }))
-    return true;
-  if (!node.op->scalar) return accepts_any_sizes(graph, node);
-  const auto& result = dims_of(node.outputs[0]);
-  return (result && all_fit([&](const SymDims& d) { return broadcasts_always(d, *result); })) ||
-         accepts_any_sizes(graph, node);
+    return SizeProof::kAll;
+  if (node.op->scalar) {
+    const auto& result = dims_of(node.outputs[0]);
+    if (result && all_fit([&](const SymDims& d) { return broadcasts_always(d, *result); }))
+      return SizeProof::kAll;
+  }
+  if (!accepts_sizes_above_zero(graph, node)) return SizeProof::kNone;
+  if (accepts(graph, node, [](const std::string&) { return 0; })) return SizeProof::kAll;
+  return least_at_one(graph, node) ? SizeProof::kAboveZero : SizeProof::kNone;
 }
 
 std::optional<std::vector<Type>> infer_for_sizes(const Graph& graph, const Node& node,

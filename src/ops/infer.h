@@ -19,12 +19,18 @@ void infer_types(Graph& graph, const std::function<void(const std::string&)>& wa
 /// forgotten.
 void infer_types_again(Graph& graph);
 
-/// Do the operands of a node fit together, and give what the graph says, whatever the sizes of a
-/// run are? So it is where dims are numbers, and of elementwise operators where dims are the same
-/// or 1. Of others inference is asked about sizes that have nothing in common, and such of 0 and of
-/// 1: what it asks of them (one to be another, or 1, or less, so many at least) follows from the
-/// dims where it accepts them all, as far as is known of operators.
-bool sizes_are_proven(const Graph& graph, const Node& node);
+/// Whether the operands of a node fit together, and give what the graph says, whatever the sizes of
+/// a run are: all, or those of which none is 0 (a window is then as large as a padded axis at
+/// most).
+enum class SizeProof : uint8_t { kNone, kAboveZero, kAll };
+/// So it is where dims are numbers, and of elementwise operators where dims are the same or 1. Of
+/// others inference is asked about sizes that have nothing in common, and such of 0 and of 1: what
+/// it asks of them (one to be another, or 1, or less, so many at least) follows from the dims where
+/// it accepts them all, as far as is known of operators.
+SizeProof proof_of_sizes(const Graph& graph, const Node& node);
+inline bool sizes_are_proven(const Graph& graph, const Node& node) {
+  return proof_of_sizes(graph, node) == SizeProof::kAll;
+}
 /// Types of the outputs for sizes of a run; those that are not known stay symbols. Nothing where
 /// the rank of an input is not known; fails where the sizes do not fit.
 std::optional<std::vector<Type>> infer_for_sizes(const Graph& graph, const Node& node,

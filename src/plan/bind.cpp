@@ -257,6 +257,7 @@ class Binder {
     bound_->segment = segment;
     bound_->serial = next_serial.fetch_add(1, std::memory_order_relaxed);
     bound_->symbols = std::move(symbols);
+    has_zero_ = std::ranges::any_of(bound_->symbols, [](int64_t size) { return size < 1; });
   }
 
   std::shared_ptr<const Bound> run() {
@@ -459,7 +460,11 @@ class Binder {
 
   /// Of a step whose kernel is about to be bound to these sizes.
   void check_sizes_of(const Step& step) {
-    for (const NodeId id : step.unproven) {
+    check_sizes_of(step, step.unproven.always);
+    if (has_zero_) check_sizes_of(step, step.unproven.with_zeros);
+  }
+  void check_sizes_of(const Step& step, const std::vector<NodeId>& nodes) {
+    for (const NodeId id : nodes) {
       if (step.region != Hash128{} || id != step.nodes.front()) {
         check_node_sizes(id);
       } else {
@@ -513,6 +518,7 @@ class Binder {
   SizeCheck size_check_;
   OperandsOfStep operands_;
   TimeLeft time_left_;
+  bool has_zero_ = false;  ///< a size is, or an element of a shape is that or less
   std::vector<ArenaRequest> requests_;
   std::vector<Banded> banded_;  ///< in the order of steps
 };

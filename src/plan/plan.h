@@ -64,6 +64,13 @@ struct Refusal {
   std::string reason;
 };
 
+/// Nodes whose operands fit together only if the sizes of a run are right. Bind asks their
+/// inference again, with numbers.
+struct UnprovenNodes {
+  std::vector<NodeId> always;
+  std::vector<NodeId> with_zeros;  ///< where a size is 0
+};
+
 struct Step {
   enum class Kind : uint8_t {
     kKernel,   ///< a kernel of a backend or a fused region
@@ -78,7 +85,7 @@ struct Step {
   std::shared_ptr<Kernel> kernel;
   std::vector<Refusal> refused;
   Hash128 region;                ///< identity of a fused region; zero otherwise
-  std::vector<NodeId> unproven;  ///< of `nodes`: see unproven_nodes()
+  UnprovenNodes unproven;        ///< of `nodes`
   std::vector<uint32_t> inputs;  ///< PlanValue index per operand; kNoValue = absent
   std::vector<uint32_t> outputs;
 };

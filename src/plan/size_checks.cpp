@@ -78,10 +78,13 @@ void check_expand(Checks& checks, const Graph& graph, const Node& node) {
 
 }  // namespace
 
-std::vector<NodeId> unproven_nodes(const Graph& graph, std::span<const NodeId> nodes) {
-  std::vector<NodeId> out;
-  for (const NodeId id : nodes)
-    if (!sizes_are_proven(graph, graph.node(id))) out.push_back(id);
+UnprovenNodes unproven_nodes(const Graph& graph, std::span<const NodeId> nodes) {
+  UnprovenNodes out;
+  for (const NodeId id : nodes) {
+    const SizeProof proof = proof_of_sizes(graph, graph.node(id));
+    if (proof == SizeProof::kNone) out.always.push_back(id);
+    if (proof == SizeProof::kAboveZero) out.with_zeros.push_back(id);
+  }
   return out;
 }
 

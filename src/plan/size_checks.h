@@ -14,8 +14,7 @@ namespace xc {
 /// The checks of a graph, in the order of its nodes. Bind evaluates them (Plan::size_checks).
 std::vector<Plan::SizeCheck> size_checks(const Graph& graph);
 
-/// Those of the nodes whose operands fit together only if the sizes of a run are right (see
-/// sizes_are_proven()). Bind asks their inference again, with numbers.
-std::vector<NodeId> unproven_nodes(const Graph& graph, std::span<const NodeId> nodes);
+/// Those of the nodes that inference has no proof of (proof_of_sizes()).
+UnprovenNodes unproven_nodes(const Graph& graph, std::span<const NodeId> nodes);
 
 }  // namespace xc

@@ -639,7 +639,7 @@ TEST_CASE("backends/conv: signals with taps far apart keep their kernels") {
       const std::vector<Tensor> result{run_reference(node, p.inputs)};
       const auto results = operands_of(result);
       const StepSpec spec = spec_of(p, node, {});
-      const cpu::SqueezedConv squeezed(spec, operands[0], operands[1], results[0]);
+      const cpu::SqueezedConv squeezed(cpu::ConvAttrs(spec), operands[0], operands[1], results[0]);
       CHECK(cpu::PlaneConv(spec).bind({operands, results}, squeezed));
       check_row("onednn.conv", p, {1e-5, 1e-4});
     }

@@ -66,7 +66,11 @@ bool ConvProblem::told_as_image() const {
   return axes.size() == 1 && groups > 1 && groups == in_channels;
 }
 
-SqueezedConv::SqueezedConv(const StepSpec& spec, const BoundOperand& data,
+ConvAttrs::ConvAttrs(const StepSpec& spec, size_t weights)
+    : window(window_attrs(*spec.node, spec.inputs[weights].dims.size() - 2)),
+      groups(spec.attrs().get_int("group", 1)) {}
+
+SqueezedConv::SqueezedConv(const ConvAttrs& attrs, const BoundOperand& data,
                            const BoundOperand& weights, const BoundOperand& result) {
   const auto copy = [](const BoundOperand& o) {
     return Part{Dims(o.dims.begin(), o.dims.end()), Dims(o.strides.begin(), o.strides.end())};
@@ -74,8 +78,7 @@ SqueezedConv::SqueezedConv(const StepSpec& spec, const BoundOperand& data,
   x = copy(data);
   w = copy(weights);
   y = copy(result);
-  const WindowAttrs window = window_attrs(*spec.node, data.dims.size() - 2);
-  const auto axes = window_axes(window, data.dims, weights.dims.subspan(2), result.dims);
+  const auto axes = window_axes(attrs.window, data.dims, weights.dims.subspan(2), result.dims);
   for (size_t i = 0; i < axes.size(); ++i)
     if (axes[i].input != 1 || axes[i].output != 1 || axes[i].kernel != 1 ||
         axes[i].pad_begin != 0 || axes[i].pad_end != 0)
@@ -91,7 +94,7 @@ SqueezedConv::SqueezedConv(const StepSpec& spec, const BoundOperand& data,
   problem.x_dims = x.dims;
   problem.y_dims = y.dims;
   problem.batch = y.dims[0];
-  problem.groups = spec.attrs().get_int("group", 1);
+  problem.groups = attrs.groups;
   problem.in_channels = x.dims[1];
   problem.out_channels = y.dims[1];
   for (size_t axis : kept) problem.axes.push_back(axes[axis]);

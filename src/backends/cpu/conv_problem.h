@@ -36,6 +36,15 @@ struct ConvProblem {
   bool told_as_image() const;
 };
 
+/// What a convolution's attributes say, read once: by their names that takes longer than the rest
+/// of a bind.
+struct ConvAttrs {
+  WindowAttrs window;
+  int64_t groups;
+  /// `weights`: the operand that is.
+  explicit ConvAttrs(const StepSpec& spec, size_t weights = 1);
+};
+
 /// The operands without spatial axes of one element, which the library's kernels would take for
 /// rows: a convolution over a sequence written with a height or width of 1 is one of rank 3.
 struct SqueezedConv {
@@ -46,7 +55,7 @@ struct SqueezedConv {
   Part x, w, y;
   std::vector<size_t> kept;  ///< spatial axes that stay, at least one
   ConvProblem problem;
-  SqueezedConv(const StepSpec& spec, const BoundOperand& data, const BoundOperand& weights,
+  SqueezedConv(const ConvAttrs& attrs, const BoundOperand& data, const BoundOperand& weights,
                const BoundOperand& result);
 };
 

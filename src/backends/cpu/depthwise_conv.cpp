@@ -37,7 +37,7 @@ DepthwiseRowsFns fns_for(int64_t channels) {
 /// The weights in panels, and what is done behind the sums.
 struct DepthwiseModel final : OwnConv {
   explicit DepthwiseModel(const StepSpec& spec)
-      : fns(fns_for(spec.inputs[kW].constant.dims()[0])), behind(spec), planes(spec) {
+      : attrs(spec), fns(fns_for(spec.inputs[kW].constant.dims()[0])), behind(spec), planes(spec) {
     const Tensor w = spec.inputs[kW].constant.held();
     channels = w.dims()[0];
     const int64_t taps = element_count(std::span(w.dims()).subspan(2));
@@ -54,6 +54,7 @@ struct DepthwiseModel final : OwnConv {
   std::shared_ptr<BoundKernel> bind(const StepSpec& spec, const BindContext& context,
                                     const SqueezedConv& conv) const override;
 
+  ConvAttrs attrs;
   DepthwiseRowsFns fns;
   int64_t channels = 0;
   std::vector<float> weights;  ///< as DepthwiseRows has them

@@ -59,7 +59,8 @@ struct Slices {
 
 struct GroupConvModel final : OwnConv {
   explicit GroupConvModel(const StepSpec& spec)
-      : fns(conv_row_fns(cpu_info().isa)),
+      : attrs(spec),
+        fns(conv_row_fns(cpu_info().isa)),
         slices(spec.inputs[kW].constant.dims(), spec.attrs().get_int("group", 1), fns.lanes),
         behind(spec),
         planes(spec) {
@@ -83,6 +84,7 @@ struct GroupConvModel final : OwnConv {
     return {s * slices.out, std::min((s + 1) * slices.out, channels)};
   }
 
+  ConvAttrs attrs;
   ConvRowFns fns;
   Slices slices;
   int64_t channels = 0, in_each = 0, kernel = 0;

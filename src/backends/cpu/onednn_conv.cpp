@@ -556,7 +556,7 @@ Verdict supports_bf16(const StepSpec& spec) {
 
 class ConvKernel : public Kernel {
  public:
-  ConvKernel(const StepSpec& spec, bool rounded) : spec_(spec), store_(spec) {
+  ConvKernel(const StepSpec& spec, bool rounded) : spec_(spec), attrs_(spec), store_(spec) {
     std::string reason;
     auto plan = plan_for(spec, rounded, reason);
     if (!plan) fail(Status::kInternal, "onednn.conv: {}", reason);
@@ -576,7 +576,7 @@ class ConvKernel : public Kernel {
   std::shared_ptr<const BoundKernel> bind(const BindContext& context, bool provisional) const {
     if (element_count(context.inputs[0].dims) == 0 && element_count(context.outputs[0].dims) > 0)
       return bind_empty_conv(spec_, context, plan_.whole);
-    const SqueezedConv conv(spec_, context.inputs[0], context.inputs[1], context.outputs[0]);
+    const SqueezedConv conv(attrs_, context.inputs[0], context.inputs[1], context.outputs[0]);
     if (auto bound = planes_ ? planes_->bind(context, conv) : nullptr) return bound;
     std::shared_ptr<BoundKernel> bound;
     if (product_) bound = product_->bind(context, conv);
@@ -601,6 +601,7 @@ class ConvKernel : public Kernel {
 
  private:
   StepSpec spec_;
+  ConvAttrs attrs_;
   Plan plan_;
   std::unique_ptr<ProductConv> product_;
   std::optional<FewPixelConv> few_pixels_;

@@ -34,6 +34,7 @@ class QuantisedWeights {
   explicit QuantisedWeights(const StepSpec& spec)
       : x_zero(zero_point(spec, kXZero)),
         y_zero(zero_point(spec, kYZero)),
+        attrs(spec, kW),
         weights_(signed_weights(spec.inputs[kW].constant)) {
     const auto channels = static_cast<size_t>(weights_.dims()[0]);
     const auto w_scales = spec.inputs[kWScale].constant.to_doubles();
@@ -64,6 +65,7 @@ class QuantisedWeights {
   }
 
   int32_t x_zero, y_zero;
+  ConvAttrs attrs;
   std::vector<float> scales, bias;  ///< per output channel; no bias: empty
 
  private:
@@ -85,7 +87,8 @@ class IntegerConvBound final : public BoundKernel {
   IntegerConvBound(const StepSpec& spec, const BindContext& context,
                    std::shared_ptr<QuantisedWeights> weights)
       : weights_(std::move(weights)), output_(spec.inputs.size()) {
-    const SqueezedConv squeezed(spec, context.inputs[kX], context.inputs[kW], context.outputs[0]);
+    const SqueezedConv squeezed(weights_->attrs, context.inputs[kX], context.inputs[kW],
+                                context.outputs[0]);
     const ConvProblem& s = squeezed.problem;
     const BoundOperand x = squeezed.x.operand(), y = squeezed.y.operand();
     if (element_count(y.dims) == 0) return;

@@ -47,13 +47,17 @@ constexpr int64_t kFewTaps = 12, kManyResults = 4;
 /// What binding does not depend on.
 struct PlaneConvModel {
   explicit PlaneConvModel(const StepSpec& spec)
-      : fns(plane_row_fns(cpu_info().isa)), weights(spec.inputs[kW].constant.held()), behind(spec) {
-    groups = spec.attrs().get_int("group", 1);
+      : attrs(spec),
+        fns(plane_row_fns(cpu_info().isa)),
+        weights(spec.inputs[kW].constant.held()),
+        groups(attrs.groups),
+        behind(spec) {
     channels = weights.dims()[0];
     in_each = weights.dims()[1];
     out_each = channels / groups;
     taps = in_each * element_count(std::span(weights.dims()).subspan(2));
   }
+  ConvAttrs attrs;
   PlaneRowFns fns;
   Tensor weights;  ///< [channel][input plane][kernel]
   int64_t groups = 1, channels = 0, in_each = 0, out_each = 0;

@@ -28,6 +28,7 @@ struct RowConvModel final : OwnConv {
   std::shared_ptr<BoundKernel> bind(const StepSpec& spec, const BindContext& context,
                                     const SqueezedConv& conv) const override;
 
+  ConvAttrs attrs;
   ConvRowFns fns;
   int64_t out_channels = 0, padded = 0;  ///< to whole vectors
   std::vector<float> weights;            ///< as ConvRow has them
@@ -232,7 +233,7 @@ Verdict supports(const StepSpec& spec) {
 }
 
 RowConvModel::RowConvModel(const StepSpec& spec)
-    : fns(conv_row_fns(cpu_info().isa)), behind(spec), planes(spec) {
+    : attrs(spec), fns(conv_row_fns(cpu_info().isa)), behind(spec), planes(spec) {
   const Tensor w = spec.inputs[kW].constant.held();
   out_channels = w.dims()[0];
   const int64_t in_channels = w.dims()[1], kernel = element_count(std::span(w.dims()).subspan(2)),

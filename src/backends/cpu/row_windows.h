@@ -64,12 +64,12 @@ inline int64_t least_columns(const WindowAxis& cols) {
   return (cols.extent(1) - 1) / cols.stride;
 }
 
-/// How create_prepared() binds such a convolution.
+/// How create_prepared() binds such a convolution, whose model has its ConvAttrs `attrs`.
 template <class Bound, class Model>
 std::shared_ptr<const BoundKernel> bind_row_windows(const StepSpec& spec,
                                                     const BindContext& context,
                                                     const std::shared_ptr<const Model>& model) {
-  const SqueezedConv conv(spec, context.inputs[0], context.inputs[1], context.outputs[0]);
+  const SqueezedConv conv(model->attrs, context.inputs[0], context.inputs[1], context.outputs[0]);
   return std::make_shared<Bound>(spec, context, conv, model);
 }
 
@@ -77,7 +77,7 @@ std::shared_ptr<const BoundKernel> bind_row_windows(const StepSpec& spec,
 template <class Bound, class Model>
 std::shared_ptr<const BoundKernel> bind_planes_or_windows(
     const StepSpec& spec, const BindContext& context, const std::shared_ptr<const Model>& model) {
-  const SqueezedConv conv(spec, context.inputs[0], context.inputs[1], context.outputs[0]);
+  const SqueezedConv conv(model->attrs, context.inputs[0], context.inputs[1], context.outputs[0]);
   if (auto bound = model->planes.bind(context, conv)) return bound;
   return std::make_shared<Bound>(spec, context, conv, model);
 }

@@ -63,6 +63,7 @@ std::shared_ptr<BoundKernel> StandInConv::bind(const BindContext& context, const
   auto own = own_.lock();
   if (!stays && !pays(conv.problem, packed && !own)) return nullptr;
   if (!own) own_ = own = kind_->make(spec_);
+  if (!one_size_) kept_ = own;
   auto bound = own->bind(spec_, context, conv);
   bound->provisional = !stays;
   return bound;

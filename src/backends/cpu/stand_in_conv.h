@@ -31,6 +31,9 @@ class StandInConv {
   bool one_size_;                    ///< it is never bound for another
   mutable std::mutex mutex_;
   mutable std::weak_ptr<const OwnConv> own_;  ///< as long as some are bound
+  /// The same where sizes change: the next one would pack the weights again. They are small, or
+  /// packing would not have paid.
+  mutable std::shared_ptr<const OwnConv> kept_;
 };
 
 }  // namespace xc::cpu

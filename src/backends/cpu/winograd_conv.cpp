@@ -447,7 +447,7 @@ std::optional<ConvProblem> known_problem(const StepSpec& spec) {
   if (!x || !w || !y) return {};
   const Dims x_strides = contiguous_strides(*x), w_strides = contiguous_strides(*w),
              y_strides = contiguous_strides(*y);
-  return SqueezedConv(spec, {*x, x_strides}, {*w, w_strides}, {*y, y_strides}).problem;
+  return SqueezedConv(ConvAttrs(spec), {*x, x_strides}, {*w, w_strides}, {*y, y_strides}).problem;
 }
 
 Verdict supports(const StepSpec& spec) {
@@ -473,10 +473,13 @@ Verdict supports(const StepSpec& spec) {
 class WinogradKernel final : public Kernel {
  public:
   explicit WinogradKernel(const StepSpec& spec)
-      : spec_(spec), behind_(std::make_shared<const BoundedEpilogue>(spec)), library_(spec) {}
+      : spec_(spec),
+        attrs_(spec),
+        behind_(std::make_shared<const BoundedEpilogue>(spec)),
+        library_(spec) {}
 
   std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
-    const SqueezedConv conv(spec_, context.inputs[kX], context.inputs[kW], context.outputs[0]);
+    const SqueezedConv conv(attrs_, context.inputs[kX], context.inputs[kW], context.outputs[0]);
     const auto form = fastest_form(conv.problem);
     if (!form) return library_.bind(context, false);
     auto weights = weights_for(*form, context.background);
@@ -511,6 +514,7 @@ class WinogradKernel final : public Kernel {
   }
 
   StepSpec spec_;
+  ConvAttrs attrs_;
   std::shared_ptr<const BoundedEpilogue> behind_;
   mutable OnednnConv library_;
   mutable std::mutex mutex_;
