@@ -62,16 +62,19 @@ void infer_clip(InferContext& c) {
 
 template <class X>
 void clip(const ReferenceContext& c) {
+  constexpr int64_t kAt = 0;
   X bounds[2];
   for (size_t k = 0; k < 2; ++k)
-    if (c.has(k + 1)) bounds[k] = load<X>(c.inputs[k + 1], 0);
-  for_each_offset<2>(c.outputs[0].dims, {c.inputs[0].strides, c.outputs[0].strides},
-                     [&](const auto& at) {
-                       X x = load<X>(c.inputs[0], at[0]);
-                       if (c.has(1)) x = max(x, bounds[0]);
-                       if (c.has(2)) x = min(x, bounds[1]);
-                       store(c.outputs[0], at[1], x);
-                     });
+    if (c.has(k + 1)) load_run(c.inputs[k + 1], {&kAt, &kAt, 1}, 0, &bounds[k]);
+  std::array<X, kMostRun> values;
+  visit_runs(std::span(c.inputs).first(1), c.outputs[0], [&](const Run& run) {
+    load_run(c.inputs[0], run, 0, values.data());
+    for (X& x : std::span(values).first(static_cast<size_t>(run.length))) {
+      if (c.has(1)) x = max(x, bounds[0]);
+      if (c.has(2)) x = min(x, bounds[1]);
+    }
+    store_run(c.outputs[0], run, 1, values.data());
+  });
 }
 
 void reference_clip(const ReferenceContext& c) {

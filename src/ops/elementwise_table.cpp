@@ -96,6 +96,127 @@ void visit_broadcast(const ReferenceContext& c, const std::function<void(const i
   for_each_index(y.dims, spans, [&](int64_t, const int64_t* at) { body(at); });
 }
 
+void visit_runs(std::span<const TensorView> inputs, const TensorView& y,
+                const std::function<void(const Run&)>& body) {
+  const size_t operands = inputs.size() + 1;
+  // Axes next to each other whose elements lie evenly in all operands are one.
+  Dims dims;
+  std::vector<Dims> all, strides(operands);
+  for (const TensorView& x : inputs) all.push_back(broadcast_strides(x, y.dims));
+  all.emplace_back(y.strides.begin(), y.strides.end());
+  for (size_t axis = 0; axis < y.dims.size(); ++axis) {
+    const int64_t size = y.dims[axis];
+    if (size == 1) continue;
+    bool even = !dims.empty();
+    for (size_t k = 0; even && k < operands; ++k) even = strides[k].back() == all[k][axis] * size;
+    if (!even) dims.push_back(1);
+    dims.back() *= size;
+    for (size_t k = 0; k < operands; ++k) {
+      if (!even) strides[k].push_back(0);
+      strides[k].back() = all[k][axis];
+    }
+  }
+  if (dims.empty()) {
+    dims.push_back(1);
+    for (Dims& own : strides) own.push_back(0);
+  }
+  std::vector<int64_t> steps, first(operands);
+  std::vector<std::span<const int64_t>> outer;
+  for (const Dims& own : strides) {
+    steps.push_back(own.back());
+    outer.emplace_back(own.data(), own.size() - 1);
+  }
+  const int64_t inner = dims.back();
+  for_each_index(std::span(dims).first(dims.size() - 1), outer, [&](int64_t, const int64_t* at) {
+    for (int64_t i = 0; i < inner; i += kMostRun) {
+      for (size_t k = 0; k < operands; ++k) first[k] = at[k] + i * steps[k];
+      body({first.data(), steps.data(), std::min(kMostRun, inner - i)});
+    }
+  });
+}
+
+namespace {
+
+/// body(index of an element of the values, its offset in the operand).
+template <class Body>
+void for_each_of(const Run& run, size_t which, Body&& body) {
+  const int64_t first = run.first[which], step = run.step[which];
+  for (int64_t k = 0; k < run.length; ++k) body(k, first + k * step);
+}
+
+template <class X>
+void load_wrapped(const TensorView& v, const Run& run, size_t which, X* values) {
+  for_each_of(run, which, [&](int64_t k, int64_t at) {
+    values[k] = X::wrap(static_cast<uint64_t>(load_int64(v.data, v.dtype, at)));
+  });
+}
+template <class X>
+void store_bits(const TensorView& v, const Run& run, size_t which, const X* values) {
+  for_each_of(run, which, [&](int64_t k, int64_t at) {
+    store_wrapped(v.data, v.dtype, at, static_cast<int64_t>(values[k].bits()));
+  });
+}
+
+}  // namespace
+
+void load_run(const TensorView& v, const Run& run, size_t which, scalar::Real* values) {
+  if (v.dtype == DType::kF32)
+    for_each_of(run, which, [&](int64_t k, int64_t at) { values[k].v = v.as<float>()[at]; });
+  else
+    for_each_of(run, which,
+                [&](int64_t k, int64_t at) { values[k].v = load_double(v.data, v.dtype, at); });
+}
+void load_run(const TensorView& v, const Run& run, size_t which, scalar::Truth* values) {
+  for_each_of(run, which,
+              [&](int64_t k, int64_t at) { values[k].v = load_int64(v.data, v.dtype, at) != 0; });
+}
+void load_run(const TensorView& v, const Run& run, size_t which, scalar::Int* values) {
+  load_wrapped(v, run, which, values);
+}
+void load_run(const TensorView& v, const Run& run, size_t which, scalar::UInt* values) {
+  load_wrapped(v, run, which, values);
+}
+
+void store_run(const TensorView& v, const Run& run, size_t which, const scalar::Real* values) {
+  if (v.dtype == DType::kF32)
+    for_each_of(run, which, [&](int64_t k, int64_t at) {
+      v.as<float>()[at] = static_cast<float>(values[k].v);
+    });
+  else
+    for_each_of(run, which,
+                [&](int64_t k, int64_t at) { store_double(v.data, v.dtype, at, values[k].v); });
+}
+void store_run(const TensorView& v, const Run& run, size_t which, const scalar::Truth* values) {
+  for_each_of(run, which,
+              [&](int64_t k, int64_t at) { store_wrapped(v.data, v.dtype, at, values[k].v); });
+}
+void store_run(const TensorView& v, const Run& run, size_t which, const scalar::Int* values) {
+  store_bits(v, run, which, values);
+}
+void store_run(const TensorView& v, const Run& run, size_t which, const scalar::UInt* values) {
+  store_bits(v, run, which, values);
+}
+
+template <class X, class Y>
+void compute_runs(const ReferenceContext& c, RunFn<X, Y> f) {
+  const Params p = read_params(*c.node);
+  const size_t n = c.inputs.size();
+  std::vector<X> values(n * kMostRun);
+  std::array<Y, kMostRun> results;
+  visit_runs(c.inputs, c.outputs[0], [&](const Run& run) {
+    for (size_t k = 0; k < n; ++k) load_run(c.inputs[k], run, k, values.data() + k * kMostRun);
+    f(values.data(), n, run.length, p, results.data());
+    store_run(c.outputs[0], run, n, results.data());
+  });
+}
+template void compute_runs(const ReferenceContext&, RunFn<scalar::Real, scalar::Real>);
+template void compute_runs(const ReferenceContext&, RunFn<scalar::Real, scalar::Truth>);
+template void compute_runs(const ReferenceContext&, RunFn<scalar::Int, scalar::Int>);
+template void compute_runs(const ReferenceContext&, RunFn<scalar::Int, scalar::Truth>);
+template void compute_runs(const ReferenceContext&, RunFn<scalar::UInt, scalar::UInt>);
+template void compute_runs(const ReferenceContext&, RunFn<scalar::UInt, scalar::Truth>);
+template void compute_runs(const ReferenceContext&, RunFn<scalar::Truth, scalar::Truth>);
+
 DType domain_of(const ReferenceContext& c) {
   DType out = DType::kBool;
   for (const TensorView& x : c.inputs) {

@@ -60,38 +60,55 @@ auto apply(std::span<const X> a, const Params& p) {
     return F{}(a, p);
 }
 
-template <class X>
-X load(const TensorView& v, int64_t i) {
-  if constexpr (std::is_same_v<X, scalar::Real>)
-    return {load_double(v.data, v.dtype, i)};
-  else if constexpr (std::is_same_v<X, scalar::Truth>)
-    return {load_int64(v.data, v.dtype, i) != 0};
-  else
-    return X::wrap(static_cast<uint64_t>(load_int64(v.data, v.dtype, i)));
-}
-inline void store(const TensorView& v, int64_t i, scalar::Real x) {
-  store_double(v.data, v.dtype, i, x.v);
-}
-inline void store(const TensorView& v, int64_t i, scalar::Truth x) {
-  store_wrapped(v.data, v.dtype, i, x.v);
-}
-template <class T>
-void store(const TensorView& v, int64_t i, scalar::Integer<T> x) {
-  store_wrapped(v.data, v.dtype, i, static_cast<int64_t>(x.bits()));
-}
-
 /// Visits the output with the broadcast inputs: body(offsets of the inputs, then of the output).
 void visit_broadcast(const ReferenceContext& c, const std::function<void(const int64_t*)>& body);
 
+/// At most kMostRun elements of the output, and what they are computed from: per input, then of the
+/// output, the offset of the first one and the steps between them.
+struct Run {
+  const int64_t* first;
+  const int64_t* step;
+  int64_t length;
+};
+inline constexpr int64_t kMostRun = 256;
+/// Visits output `y` of these inputs, which broadcast to it, as runs, as long as they can be.
+void visit_runs(std::span<const TensorView> inputs, const TensorView& y,
+                const std::function<void(const Run&)>& body);
+
+/// Element k of a run of operand `which`, read to or written from values[k].
+void load_run(const TensorView& v, const Run& run, size_t which, scalar::Real* values);
+void load_run(const TensorView& v, const Run& run, size_t which, scalar::Truth* values);
+void load_run(const TensorView& v, const Run& run, size_t which, scalar::Int* values);
+void load_run(const TensorView& v, const Run& run, size_t which, scalar::UInt* values);
+void store_run(const TensorView& v, const Run& run, size_t which, const scalar::Real* values);
+void store_run(const TensorView& v, const Run& run, size_t which, const scalar::Truth* values);
+void store_run(const TensorView& v, const Run& run, size_t which, const scalar::Int* values);
+void store_run(const TensorView& v, const Run& run, size_t which, const scalar::UInt* values);
+
+/// Computes `length` results from values of operand k at values[k * kMostRun] on.
+template <class X, class Y>
+using RunFn = void (*)(const X* values, size_t operands, int64_t length, const Params& p,
+                       Y* results);
+/// Computes the output run by run.
+template <class X, class Y>
+void compute_runs(const ReferenceContext& c, RunFn<X, Y> f);
+
+template <int Arity, class F, class X, class Y>
+void compute_run(const X* values, size_t operands, int64_t length, const Params& p, Y* results) {
+  constexpr bool kAnyCount = Arity < 0;
+  const size_t n = kAnyCount ? operands : Arity;
+  std::conditional_t<kAnyCount, std::vector<X>, std::array<X, kAnyCount ? 0 : Arity>> args{};
+  if constexpr (kAnyCount) args.resize(n);
+  for (int64_t i = 0; i < length; ++i) {
+    for (size_t k = 0; k < n; ++k) args[k] = values[static_cast<int64_t>(k) * kMostRun + i];
+    results[i] = apply<Arity, F, X>(args, p);
+  }
+}
+
 template <int Arity, class F, class X>
 void compute(const ReferenceContext& c) {
-  const Params p = read_params(*c.node);
-  std::vector<X> args(c.inputs.size());
-  const size_t n = args.size();
-  visit_broadcast(c, [&](const int64_t* at) {
-    for (size_t k = 0; k < n; ++k) args[k] = load<X>(c.inputs[k], at[k]);
-    store(c.outputs[0], at[n], apply<Arity, F, X>(args, p));
-  });
+  using Y = decltype(apply<Arity, F, X>({}, {}));
+  compute_runs<X, Y>(c, compute_run<Arity, F, X, Y>);
 }
 
 /// The type a row computes in: Real when any input is float, else that of the first number.
