@@ -6,6 +6,7 @@
 
 #include "base/block_signals.h"
 #include "base/float_environment.h"
+#include "base/no_cancellation.h"
 
 namespace xc {
 namespace {
@@ -68,6 +69,7 @@ bool start_on_large_stack(pthread_t& thread, void* (*entry)(void*), void* argume
 }
 
 void run_elsewhere(const std::function<void()>& body) {
+  const NoCancellation whole;  // the other thread uses what lies on this one's stack
   Work work{body, nullptr};
   pthread_t thread{};
   if (!start_on_large_stack(thread, run, &work)) return body();

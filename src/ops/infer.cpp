@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "ops/support.h"
+#include "tensor/dim_opaque.h"
 
 namespace xc {
 
@@ -325,20 +326,57 @@ bool broadcasts_always(const SymDims& dims, const SymDims& result) {
   return true;
 }
 
-/// Does inference accept these sizes, and infer what the graph says?
-bool accepts(const Graph& graph, const Node& node, const Dim::Lookup& size) {
+/// The number that stands for a dim, or for an element of a shape.
+using Number = std::function<std::optional<int64_t>(const Dim&)>;
+
+std::optional<std::vector<Type>> infer_with(const Graph& graph, const Node& node,
+                                            const Number& number_of) {
+  const auto with_numbers = [&](const std::vector<Dim>& dims) {
+    std::vector<Dim> out = dims;
+    for (Dim& d : out)
+      if (const auto number = number_of(d)) d = *number;
+    return out;
+  };
+  const size_t count = node.inputs.size();
+  std::vector<Type> types(count);
+  std::vector<std::vector<Dim>> elements(count);
+  InferContext c;
+  c.node = &node;
+  c.inputs.resize(count);
+  c.outputs.resize(node.outputs.size());
+  c.output_elements.resize(node.outputs.size());
+  c.fresh = [](const std::string& hint) { return Dim::symbol(hint); };
+  for (size_t k = 0; k < count; ++k) {
+    if (node.inputs[k] == kNone) continue;
+    const Value& value = graph.value(node.inputs[k]);
+    if (!value.type.dims) return std::nullopt;
+    types[k] = Type::tensor(value.type.dtype, with_numbers(*value.type.dims));
+    c.inputs[k].type = &types[k];
+    if (value.is_constant()) {
+      c.inputs[k].value = &value.constant;
+    } else if (const auto known = known_elements(graph, node, k)) {
+      elements[k] = with_numbers(*known);
+      c.inputs[k].elements = &elements[k];
+    }
+  }
+  node.op->infer(c);
+  return std::move(c.outputs);
+}
+
+/// Does inference accept these numbers, and infer what the graph says?
+bool accepts(const Graph& graph, const Node& node, const Number& number_of) {
   const auto planned_is = [&](ValueId v, const Type& inferred) {
     const auto& planned = graph.value(v).type.dims;
     if (!planned || !inferred.dims) return true;
     if (planned->size() != inferred.dims->size()) return false;
     return std::equal(planned->begin(), planned->end(), inferred.dims->begin(),
                       [&](const Dim& p, const Dim& d) {
-                        const auto number = p.evaluate(size);
+                        const auto number = number_of(p);
                         return !number || !d.is_constant() || d.value() == *number;
                       });
   };
   try {
-    const auto types = infer_for_sizes(graph, node, size);
+    const auto types = infer_with(graph, node, number_of);
     for (size_t k = 0; types && k < node.outputs.size(); ++k)
       if (node.outputs[k] != kNone && !planned_is(node.outputs[k], (*types)[k])) return false;
     return types.has_value();
@@ -347,42 +385,89 @@ bool accepts(const Graph& graph, const Node& node, const Dim::Lookup& size) {
   }
 }
 
-/// Does inference accept sizes that have nothing in common, and such of 1?
-bool accepts_sizes_above_zero(const Graph& graph, const Node& node) {
-  constexpr int64_t kFirst = 1009, kStep = 1000,
-                    kLast = 99'991;  // beyond what operators bound sizes by
-  // All apart, the first symbol the least, and the first the most: none of them is to be another's
-  // equal, nor to be less.
-  const auto accepts_apart = [&](int64_t first, int64_t step) {
+/// Does inference accept symbols that have nothing in common? All apart, the first the least, and
+/// the first the most: none of them is to be another's equal, nor to be less. `number_of` gives the
+/// number of a dim from those of its symbols.
+template <class NumberOf>
+bool accepts_apart(const Graph& graph, const Node& node, NumberOf&& number_of) {
+  constexpr int64_t kFirst = 1009, kStep = 1000, kLast = 99'991;
+  for (const auto& [first, step] : {std::pair(kFirst, kStep), std::pair(kLast, -kStep)}) {
     std::unordered_map<std::string, int64_t> apart;
-    return accepts(graph, node, [&](const std::string& symbol) {
+    const Dim::Lookup lookup = [&](const std::string& symbol) {
       const auto next = first + step * static_cast<int64_t>(apart.size());
       return apart.try_emplace(symbol, next).first->second;
-    });
-  };
-  return accepts_apart(kFirst, kStep) && accepts_apart(kLast, -kStep) &&
-         accepts(graph, node, [](const std::string&) { return 1; });
+    };
+    if (!accepts(graph, node, [&](const Dim& d) { return number_of(d, lookup); })) return false;
+  }
+  return true;
 }
 
-/// Where sizes are at least 1: does one operand alone depend on them, whose dims are least where
-/// all sizes are 1? Such dims need not be each other's equals, nor another operand's, at some sizes
-/// and not at others.
-bool least_at_one(const Graph& graph, const Node& node) {
+/// Windows over operand 0, the only one whose sizes a run decides: they ask nothing of those but
+/// that an axis, padded, is as long as a window. Where the shortest one is, all are.
+SizeProof proof_of_windows(const Graph& graph, const Node& node) {
   const auto is_number = [](const Dim& d) { return d.is_constant(); };
-  int depend = 0;
+  for (size_t k = 1; k < node.inputs.size(); ++k) {
+    if (node.inputs[k] == kNone) continue;
+    const auto& dims = graph.value(node.inputs[k]).type.dims;
+    if (!dims || !std::ranges::all_of(*dims, is_number)) return SizeProof::kNone;
+  }
+  const auto& dims = graph.value(node.inputs[0]).type.dims;
+  if (!dims || !std::ranges::all_of(*dims, [](const Dim& d) { return d.of_sizes(); }))
+    return SizeProof::kNone;
+  const auto evaluated = [](const Dim& d, const Dim::Lookup& size) { return d.evaluate(size); };
+  if (!accepts_apart(graph, node, evaluated)) return SizeProof::kNone;
+  const auto from = [&](int64_t least) {
+    const Dim::Lookup all = [&](const std::string&) { return least; };
+    return std::ranges::all_of(*dims,
+                               [&](const Dim& d) {
+                                 const Dim above = d.substitute([&](const std::string& symbol) {
+                                   return std::optional<Dim>(Dim::symbol(symbol) + least);
+                                 });
+                                 return above.lower_bound() == d.evaluate(all);
+                               }) &&
+           accepts(graph, node, [&](const Dim& d) { return d.evaluate(all); });
+  };
+  return from(0) ? SizeProof::kAll : from(1) ? SizeProof::kAboveZero : SizeProof::kNone;
+}
+
+/// Does inference accept dims that have nothing in common but what they share as polynomials, and
+/// the least there are? Functions in them (a minimum of a size and a number) may be equal to others
+/// for some sizes and not for others: they stand for themselves, as symbols do.
+bool accepts_any_sizes(const Graph& graph, const Node& node) {
+  std::map<std::string, Dim> functions;
   for (size_t k = 0; k < node.inputs.size(); ++k) {
     if (node.inputs[k] == kNone) continue;
     const Value& value = graph.value(node.inputs[k]);
+    if (!value.type.dims) return false;
+    for (const Dim& d : *value.type.dims)
+      if (!d.of_sizes()) return false;
     const auto elements = value.is_constant() ? std::nullopt : known_elements(graph, node, k);
-    if (!value.type.dims || (elements && !std::ranges::all_of(*elements, is_number))) return false;
-    depend += std::ranges::all_of(*value.type.dims, is_number) ? 0 : 1;
-    for (const Dim& d : *value.type.dims) {
-      const auto from_one = d.substitute(
-          [](const std::string& symbol) { return std::optional<Dim>(Dim::symbol(symbol) + 1); });
-      if (from_one.lower_bound() != d.evaluate([](const std::string&) { return 1; })) return false;
-    }
+    if (!elements) continue;
+    std::map<std::string, Dim> in_elements;  // whose sign may say something else
+    for (const Dim& e : *elements)
+      if (!e.of_sizes() || (with_opaque_functions(e, in_elements), !in_elements.empty()))
+        return false;
   }
-  return depend == 1;
+  // A dim that is negative ends a run before.
+  const auto polynomial = [&](const Dim& d, const Dim::Lookup& size) {
+    const auto number = with_opaque_functions(d, functions).evaluate(size);
+    return number ? std::optional(std::max<int64_t>(*number, 0)) : number;
+  };
+  if (!accepts_apart(graph, node, polynomial)) return false;
+  const Dim::Lookup ones = [](const std::string&) { return 1; };
+  const Dim::Lookup least = [&](const std::string& symbol) -> std::optional<int64_t> {
+    const auto function = functions.find(symbol);
+    return function == functions.end() ? 0 : function->second.lower_bound();
+  };
+  const auto bounded = [](const auto& named) { return named.second.lower_bound().has_value(); };
+  return std::ranges::all_of(functions, bounded) &&
+         accepts(graph, node, [&](const Dim& d) { return polynomial(d, ones); }) &&
+         accepts(graph, node, [&](const Dim& d) { return polynomial(d, least); });
+}
+
+bool has_windows(const OpDef& op) {
+  constexpr std::string_view kOps[] = {"Conv", "MaxPool", "AveragePool", "LpPool"};
+  return op.domain.empty() && std::ranges::find(kOps, op.name) != std::end(kOps);
 }
 
 }  // namespace
@@ -403,43 +488,13 @@ SizeProof proof_of_sizes(const Graph& graph, const Node& node) {
     if (result && all_fit([&](const SymDims& d) { return broadcasts_always(d, *result); }))
       return SizeProof::kAll;
   }
-  if (!accepts_sizes_above_zero(graph, node)) return SizeProof::kNone;
-  if (accepts(graph, node, [](const std::string&) { return 0; })) return SizeProof::kAll;
-  return least_at_one(graph, node) ? SizeProof::kAboveZero : SizeProof::kNone;
+  if (has_windows(*node.op)) return proof_of_windows(graph, node);
+  return accepts_any_sizes(graph, node) ? SizeProof::kAll : SizeProof::kNone;
 }
 
 std::optional<std::vector<Type>> infer_for_sizes(const Graph& graph, const Node& node,
                                                  const Dim::Lookup& size) {
-  const auto with_sizes = [&](const std::vector<Dim>& dims) {
-    std::vector<Dim> out = dims;
-    for (Dim& d : out)
-      if (const auto number = d.evaluate(size)) d = *number;
-    return out;
-  };
-  const size_t count = node.inputs.size();
-  std::vector<Type> types(count);
-  std::vector<std::vector<Dim>> elements(count);
-  InferContext c;
-  c.node = &node;
-  c.inputs.resize(count);
-  c.outputs.resize(node.outputs.size());
-  c.output_elements.resize(node.outputs.size());
-  c.fresh = [](const std::string& hint) { return Dim::symbol(hint); };
-  for (size_t k = 0; k < count; ++k) {
-    if (node.inputs[k] == kNone) continue;
-    const Value& value = graph.value(node.inputs[k]);
-    if (!value.type.dims) return std::nullopt;
-    types[k] = Type::tensor(value.type.dtype, with_sizes(*value.type.dims));
-    c.inputs[k].type = &types[k];
-    if (value.is_constant()) {
-      c.inputs[k].value = &value.constant;
-    } else if (const auto known = known_elements(graph, node, k)) {
-      elements[k] = with_sizes(*known);
-      c.inputs[k].elements = &elements[k];
-    }
-  }
-  node.op->infer(c);
-  return std::move(c.outputs);
+  return infer_with(graph, node, [&](const Dim& d) { return d.evaluate(size); });
 }
 
 std::vector<Type> infer_concrete(const Node& node, const std::vector<Tensor>& inputs,

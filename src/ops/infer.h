@@ -24,9 +24,9 @@ void infer_types_again(Graph& graph);
 /// most).
 enum class SizeProof : uint8_t { kNone, kAboveZero, kAll };
 /// So it is where dims are numbers, and of elementwise operators where dims are the same or 1. Of
-/// others inference is asked about sizes that have nothing in common, and such of 0 and of 1: what
-/// it asks of them (one to be another, or 1, or less, so many at least) follows from the dims where
-/// it accepts them all, as far as is known of operators.
+/// others inference is asked about numbers that have nothing in common, and the least there are, in
+/// the place of symbols and of functions of them: what it asks (one to be another, or 1, or so many
+/// at least) follows from the dims where it accepts them all, as far as is known of operators.
 SizeProof proof_of_sizes(const Graph& graph, const Node& node);
 inline bool sizes_are_proven(const Graph& graph, const Node& node) {
   return proof_of_sizes(graph, node) == SizeProof::kAll;

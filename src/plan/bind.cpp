@@ -116,7 +116,8 @@ void check_sizes(const Plan& plan, const Plan::SegmentProgram& program,
     const auto [given, wanted] = located(check.place, [&] {
       return std::pair(check.given.evaluate(lookup), check.wanted.evaluate(lookup));
     });
-    if (!given || !wanted || *given == *wanted || (check.broadcast && *given == 1)) continue;
+    const bool one = check.broadcast && (given == 1 || wanted == 1);
+    if (!given || !wanted || *given == *wanted || one) continue;
     throw Error(Status::kInvalidArgument, fmt::format(fmt::runtime(check.problem), *given, *wanted),
                 check.place);
   }
@@ -317,15 +318,22 @@ class Binder {
     const Dim::Lookup lookup = [&](const std::string& symbol) {
       return symbol_value(plan_, bound_->symbols, symbol);
     };
-    for (uint32_t k = segment_.first_step; k < segment_.end_step; ++k)
-      for (const uint32_t v : plan_.steps[k]->outputs) {
-        const NodeId maker = v == kNoValue ? kNone : maker_of(plan_.values[v]);
-        if (maker == kNone) continue;
-        const Node& node = plan_.graph->node(maker);
-        at_node(node.name, *node.op, [&] {
-          for (const Dim& d : plan_.values[v].dims) (void)d.evaluate(lookup);
-        });
-      }
+    const auto evaluate = [&](NodeId id, const SymDims& dims) {
+      const Node& node = plan_.graph->node(id);
+      at_node(node.name, *node.op, [&] {
+        for (const Dim& d : dims) (void)d.evaluate(lookup);
+      });
+    };
+    for (uint32_t k = segment_.first_step; k < segment_.end_step; ++k) {
+      const Step& step = *plan_.steps[k];
+      for (const NodeId id : step.nodes)  // post-ops among them, whose values are none of the plan
+        for (const ValueId v : plan_.graph->node(id).outputs)
+          if (v != kNone && plan_.graph->value(v).type.dims)
+            evaluate(id, *plan_.graph->value(v).type.dims);
+      for (const uint32_t v : step.outputs)
+        if (const NodeId maker = v == kNoValue ? kNone : maker_of(plan_.values[v]); maker != kNone)
+          evaluate(maker, plan_.values[v].dims);
+    }
   }
 
   NodeId maker_of(const PlanValue& value) const {

@@ -166,7 +166,7 @@ struct Plan {
     std::string place;         ///< of the node, for the message
     std::string_view problem;  ///< the message, a format of `given` and `wanted`
     Dim given, wanted;         ///< have to be equal
-    bool broadcast = false;    ///< `given` may also be 1
+    bool broadcast = false;    ///< either may also be 1
   };
   std::vector<SizeCheck> size_checks;
   std::vector<NodeId> superseded;  ///< Graph::superseded()

@@ -60,7 +60,8 @@ void check_split(Checks& checks, const Graph& graph, const Node& node) {
     add_check(checks, node, "parts of {} together, the axis has {}", total, axis);
 }
 
-/// A number wins over a size that is none, be it the dim or the element of the shape.
+/// A number wins over a size that is none, be it the dim or the element of the shape, and so may
+/// one of two sizes: a cut of the other.
 void check_expand(Checks& checks, const Graph& graph, const Node& node) {
   constexpr std::string_view kBroadcast = "dims {} and {} do not broadcast";
   const auto& dims = graph.value(node.inputs[0]).type.dims;
@@ -72,6 +73,8 @@ void check_expand(Checks& checks, const Graph& graph, const Node& node) {
     if (own.is_constant() && !asked.is_constant() && own != Dim(1))
       add_check(checks, node, kBroadcast, asked, own, true);
     if (asked.is_constant() && !own.is_constant() && asked != Dim(1))
+      add_check(checks, node, kBroadcast, own, asked, true);
+    if (!asked.is_constant() && !own.is_constant() && asked != own)
       add_check(checks, node, kBroadcast, own, asked, true);
   }
 }

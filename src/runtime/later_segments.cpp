@@ -4,6 +4,7 @@
 
 #include <unordered_set>
 
+#include "base/no_cancellation.h"
 #include "plan/continues.h"
 #include "runtime/input_sizes.h"
 #include "runtime/program.h"
@@ -44,6 +45,7 @@ SignatureEntry& Program::later_entry(const std::shared_ptr<const Plan>& begun, u
     if (const auto it = table_.find(context.key); it != table_.end()) entry = it->second.get();
   }
   if (!entry) {
+    const NoCancellation whole;
     auto made = std::make_shared<SignatureEntry>();
     made->key = context.key;
     made->symbols = symbols;

@@ -202,6 +202,7 @@ void Program::execute(RunContext& context, SignatureEntry& entry, void* const* i
   if (options.made_up) turn.look = 0;
   context.on_trial = turn.trial;
   try {
+    const BudgetScope staged(options.budget);  // the memory is the context's, and used again
     if (staging) [[unlikely]] {
       context.staged.choose(*staging, outputs, turn.version->bound->shared_ports);
       context.staged.place(*staging, options.budget);

@@ -37,7 +37,7 @@ inline int sample_bits(uint64_t samples, double run, double look) {
 }
 
 /// Seconds of a run in which its shape may bind anew what it has in a hurry, where nobody does so
-/// in the background: a quarter of what runs of that shape take, as soon as it comes again, where
+/// in the background: a quarter of what runs of that shape take, from the third run on, where
 /// something can be made in that; else, once `run` shows that runs go on, what one convolution of
 /// the library takes to make. 0 = not now. `run_seconds` is 0 where it is not known.
 inline double settling_seconds(uint64_t run, double run_seconds) {

@@ -397,6 +397,7 @@ std::unique_ptr<Call> Session::prepare(std::span<const TensorView> inputs,
   state.staged = shares_inputs(inputs, outputs) ||
                  std::any_of(inputs.begin(), inputs.end(), StagedInputs::takes);
   call->choose();
+  if (!state.program->adapts()) state.program->settle(*state.entry);  // else its runs would
   call->run();  // makes the outputs and everything a run needs: later runs allocate nothing
   return call;
 }

@@ -3,6 +3,7 @@
 // word to the tier.
 
 #include <algorithm>
+#include <new>
 
 #include "base/clock.h"
 #include "base/no_cancellation.h"
@@ -105,7 +106,16 @@ bool Program::settle_by_itself(SignatureEntry& entry, const Turn& turn, uint64_t
   if (seconds <= 0 || first || adapts() ||
       entry.rebinding.exchange(true, std::memory_order_relaxed))
     return false;
-  if (settle_some(entry, seconds)) return false;
+  try {
+    if (settle_some(entry, seconds)) return false;
+  } catch (const Error& error) {
+    // What is over a limit is not tried again: the shape keeps what it has.
+    entry.rebinding.store(error.status() != Status::kOutOfMemory, std::memory_order_relaxed);
+    throw;
+  } catch (const std::bad_alloc&) {
+    entry.rebinding.store(false, std::memory_order_relaxed);
+    throw;
+  }
   entry.rebinding.store(false, std::memory_order_relaxed);
   return true;
 }

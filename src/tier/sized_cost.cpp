@@ -23,7 +23,12 @@ SizedCost::SizedCost(const RegionCost& cost, const Plan& plan) : symbols_(0) {
 SizedCost::Sizes SizedCost::at(std::span<const int64_t> symbols) const {
   if (symbols.size() < symbols_) return {};
   std::array<int64_t, 3> values{};
-  program_.run(symbols.data(), values.data());
+  try {
+    program_.run(symbols.data(), values.data());
+  } catch (const Error& error) {
+    if (error.status() == Status::kOutOfMemory) throw;
+    return {};
+  }
   return {static_cast<double>(values[0]), static_cast<double>(values[1]),
           static_cast<double>(values[2])};
 }

@@ -21,7 +21,8 @@ class SizedCost {
   struct Sizes {
     double bytes_fused = 0, product_flops = 0, flops = 0;
   };
-  /// All 0 where some symbol is not among the first ones, whose values those are.
+  /// All 0 where some symbol is not among the first ones, whose values those are, or where the
+  /// sizes do not fit together: whoever binds them says so, and of which node.
   Sizes at(std::span<const int64_t> symbols) const;
 
  private:

@@ -1,6 +1,7 @@
 #include "tier/weight_packing.h"
 
 #include "base/clock.h"
+#include "tier/failures.h"
 
 namespace xc::tier {
 namespace {
@@ -33,10 +34,16 @@ void WeightPacking::pack(Program& program, ProgramState& state) {
       prepared.push_back(step.get());
     }
   if (prepared.empty()) return;
-  for (const auto& entry : program.entries())
-    if (program.base_of(*entry))
+  for (const auto& entry : program.entries()) {
+    if (!program.base_of(*entry)) continue;
+    try {
       program.set_base(*entry, std::make_shared<Version>(program.bind(*entry, program.base_plan(),
                                                                       {.background = true})));
+    } catch (const std::exception& error) {
+      if (is_out_of_memory(error)) throw;
+      log_failure(program, error.what());  // over a limit: its runs go on with what they have
+    }
+  }
   // Runs have read the weights where they lie, while they were packed too, and some still do.
   for (const Step* step : prepared)
     for (const Operand& operand : step->spec.inputs)
