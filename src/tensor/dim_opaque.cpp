@@ -13,7 +13,8 @@ Dim with_opaque_functions(const Dim& d, std::map<std::string, Dim>& functions) {
     for (const AtomRef& atom : monomial.atoms) {
       const bool symbol = atom->kind == Atom::Kind::kSymbol;
       if (!symbol)
-        functions.emplace(atom->key, DimAccess::make({{Monomial{{atom}, product_text({atom})}, 1}}));
+        functions.emplace(atom->key,
+                          DimAccess::make({{Monomial{{atom}, product_text({atom})}, 1}}));
       product = product * Dim::symbol(atom->key, !symbol || atom->can_be_negative);
     }
     total = total + product;
