@@ -202,6 +202,21 @@ TEST_CASE("backends/conv: the library's parts have the bits of the whole, for 1 
 
 // Halves that the library lays weights out for in other blocks than for the whole (64 channels at a
 // time and 48 or 32, Zen 4), one pixel by much, few rows by much: parts with the bits of the whole.
+TEST_CASE("backends/conv: signals by taps apart have the same bits with any number of threads") {
+  Generator g(63);
+  // Parts of 100 columns have kernels of the same name as the whole, and another order of sums.
+  const std::vector<Case> cases = {{{2, 32, 200}, 32, {7}, 1, {}, {9, 9}, {3}},
+                                   {{1, 256, 200}, 24, {7}, 1, {}, {9, 9}, {3}},
+                                   {{1, 64, 500}, 64, {3}, 1, {}, {4, 4}, {4}},
+                                   {{1, 64, 300}, 64, {5}, 1, {2}, {4, 4}, {2}}};
+  for (const Case& c : cases) {
+    INFO(to_text(c.x) << " to " << c.out);
+    RunOptions options;
+    options.background = true;  // the library's primitives, not what stands in for them
+    check_threads("onednn.conv", conv(g, c), options);
+  }
+}
+
 TEST_CASE("backends/conv: 1x1 has parts for two threads, with the bits of the whole") {
   Generator g(62);
   const std::vector<Case> cases = {

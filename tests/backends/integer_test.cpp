@@ -284,6 +284,42 @@ TEST_CASE("backends/integer: QLinearConv within a quantum of exact sums, saturat
           }
 }
 
+TEST_CASE(
+    "backends/integer: QLinearConv with a zero point and padding, where the library is right") {
+  if (!cpu::library_integers_are_exact()) return;
+  Generator g(48);
+  const auto problem = [&](const ConvCase& c) {
+    Problem p = qlinear_conv(g, c, {DType::kU8, DType::kI8, DType::kU8}, 101, false);
+    p.inputs[2] = Tensor::scalar(uint8_t{114});
+    return p;
+  };
+  // One axis, or columns, in two blocks; the library was up to 255 quanta off.
+  const std::vector<ConvCase> wrong{{{1, 16, 26}, {16, 16, 31}, {15, 15}, {}, {}},
+                                    {{1, 64, 6}, {64, 64, 9}, {4, 4}, {}, {}},
+                                    {{1, 64, 27}, {32, 64, 7}, {1, 12}, {2}, {2}},
+                                    {{1, 128, 4, 6}, {64, 128, 5, 5}, {4, 4, 4, 4}, {}, {2, 2}},
+                                    {{1, 8, 4, 5, 6}, {8, 1, 2, 2, 2}, {}, {}, {}, 8}};
+  for (const ConvCase& c : wrong) {
+    INFO(to_text(c.x) << " by " << to_text(c.w));
+    const Problem p = problem(c);
+    CHECK(chosen_row(p) == "xc.integer_conv");
+    check_row("xc.integer_conv", p, {0, 1});
+  }
+  for (const int64_t width : {6, 14, 26, 28})
+    for (const int64_t stride : {1, 2})
+      for (const auto& [kernel, dilation] :
+           {std::pair{3, 1}, {3, 2}, {3, 3}, {4, 2}, {5, 1}, {7, 1}}) {
+        const int64_t reach = int64_t{dilation} * (kernel - 1), before = reach / 2;
+        const ConvCase c{{1, 128, stride * width},
+                         {64, 128, kernel},
+                         {before, reach - before},
+                         {stride},
+                         {dilation}};
+        INFO(to_text(c.x) << " by " << to_text(c.w) << ", " << dilation << " apart");
+        check_row("onednn.integer_conv", problem(c), {0, 1});
+      }
+}
+
 TEST_CASE("backends/integer: QLinearConv rounds ties to even before it adds the zero point") {
   if (!cpu::library_integers_are_exact()) return;
   Generator g(47);

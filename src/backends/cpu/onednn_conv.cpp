@@ -441,8 +441,13 @@ class ConvBound final : public BoundKernel {
   /// another kernel for fewer rows, or other blocks of the weights, with which sums of many
   /// channels by several taps go back and forth between these. Sums by one tap add up channel by
   /// channel with any: 14,500 parts of 4,000 of f32 (AVX-512, AVX2) and 5,400 of 1,500 of bf16 by
-  /// vectors have the same bits; nothing is known of matrix units.
+  /// vectors have the same bits; nothing is known of matrix units. Of taps apart along the only
+  /// axis the order depends on how wide the blocks of columns are, which no description tells.
   bool multiplies_alike(const StepSpec& spec, const ConvProblem& s) const {
+    const WindowAxis& first = s.axes[0];
+    const bool apart = s.axes.size() == 1 && first.kernel > 1 && first.dilation > 1;
+    const auto cut = [&](const Variant& variant) { return variant.y_dims[2] != s.y_dims[2]; };
+    if (apart && std::ranges::any_of(variants_, cut)) return false;
     const OneThread guard;
     const Variant whole{s.x_dims, s.y_dims, s.axes[0].pad_begin, s.axes[0].pad_end};
     const Described pd = describe(spec, s, whole);
