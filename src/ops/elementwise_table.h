@@ -96,8 +96,9 @@ void compute_runs(const ReferenceContext& c, RunFn<X, Y> f);
 template <int Arity, class F, class X, class Y>
 void compute_run(const X* values, size_t operands, int64_t length, const Params& p, Y* results) {
   constexpr bool kAnyCount = Arity < 0;
-  const size_t n = kAnyCount ? operands : Arity;
-  std::conditional_t<kAnyCount, std::vector<X>, std::array<X, kAnyCount ? 0 : Arity>> args{};
+  constexpr size_t kCount = kAnyCount ? 0 : static_cast<size_t>(Arity);
+  const size_t n = kAnyCount ? operands : kCount;
+  std::conditional_t<kAnyCount, std::vector<X>, std::array<X, kCount>> args{};
   if constexpr (kAnyCount) args.resize(n);
   for (int64_t i = 0; i < length; ++i) {
     for (size_t k = 0; k < n; ++k) args[k] = values[static_cast<int64_t>(k) * kMostRun + i];
