@@ -64,9 +64,10 @@ Turn Program::take_turn(SignatureEntry& entry, uint64_t run, const Turn* first) 
       entry.sample_bits.store(bits + 1, std::memory_order_relaxed);
     }
   }
-  const bool asked = config_.jit != static_cast<int64_t>(JitMode::kOff) ||
-                     turn.version->bound->provisional;  // settle_by_itself()
-  if (turn.timed && run > 0 && asked) turn.times = turn.version->times.get();
+  if (turn.timed && run > 0 &&
+      (config_.jit != static_cast<int64_t>(JitMode::kOff) ||
+       turn.version->bound->provisional))  // settle_by_itself() asks
+    turn.times = turn.version->times.get();
   if (turn.times) turn.look = first ? first->look : known_tier() ? value_facts_.due() : 0;
   return turn;
 }

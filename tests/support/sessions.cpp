@@ -41,6 +41,15 @@ std::vector<Tensor> run(Session& session, const std::vector<Tensor>& inputs) {
   return taken_out(slots);
 }
 
+Status status_of(Session& session, const std::vector<Tensor>& inputs) {
+  try {
+    run(session, inputs);
+  } catch (const Error& error) {
+    return error.status();
+  }
+  return Status::kOk;
+}
+
 std::vector<Tensor> run_in_memory_of_inputs(Session& session, const std::vector<Tensor>& inputs,
                                             const std::vector<Tensor>& like, int64_t* shared) {
   std::vector<Tensor> copies;

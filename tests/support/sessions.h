@@ -17,6 +17,8 @@ std::string with_type(std::string text, const std::string& type);
 
 /// Runs with inputs in graph order; copies of the outputs.
 std::vector<Tensor> run(Session& session, const std::vector<Tensor>& inputs);
+/// How that ends.
+Status status_of(Session& session, const std::vector<Tensor>& inputs);
 
 /// The same with copies of the inputs in whose memory outputs lie wherever one has as many bytes;
 /// `like`: of the types and dims that the results have. Counts those into `*shared`.

@@ -61,7 +61,7 @@ struct GroupConvModel final : OwnConv {
   explicit GroupConvModel(const StepSpec& spec)
       : attrs(spec),
         fns(conv_row_fns(cpu_info().isa)),
-        slices(spec.inputs[kW].constant.dims(), spec.attrs().get_int("group", 1), fns.lanes),
+        slices(spec.inputs[kW].constant.dims(), attrs.groups, fns.lanes),
         behind(spec),
         planes(spec) {
     const Tensor w = spec.inputs[kW].constant.held();

@@ -20,15 +20,6 @@ std::shared_ptr<Session> session_of(const char* text) {
   return testing::session_of(text, config);
 }
 
-Status status_of(Session& session, const std::vector<Tensor>& inputs) {
-  try {
-    run(session, inputs);
-  } catch (const Error& error) {
-    return error.status();
-  }
-  return Status::kOk;
-}
-
 const Tensor kOne = Tensor::of<float>({1, 2}), kTwo = Tensor::of<float>({3, 4, 5});
 
 }  // namespace

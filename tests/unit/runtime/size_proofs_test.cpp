@@ -13,15 +13,6 @@ using namespace xc::testing;
 
 namespace {
 
-Status status_of(Session& session, const std::vector<Tensor>& inputs) {
-  try {
-    run(session, inputs);
-  } catch (const Error& error) {
-    return error.status();
-  }
-  return Status::kOk;
-}
-
 std::shared_ptr<Session> session_of(const std::string& text, JitMode mode = JitMode::kOff) {
   Config config;
   config.jit = static_cast<int64_t>(mode);
