@@ -144,6 +144,7 @@ struct SignatureEntry : std::enable_shared_from_this<SignatureEntry> {
   std::atomic<uint64_t> runs{0};     ///< sampled count times the period
   std::atomic<int64_t> last_use{0};  ///< steady ns of the last sampled run
   std::atomic<bool> rebinding{false};       ///< a job that binds it anew is posted
+  std::atomic<bool> settling{false};        ///< Program::settle_by_itself() has begun
   std::atomic<uint32_t> attention{0};       ///< Program::attention_ at its last run
   std::atomic<int> sample_bits{kNeverRan};  ///< sampling.h
 };

@@ -38,13 +38,14 @@ inline int sample_bits(uint64_t samples, double run, double look) {
 
 /// Seconds of a run in which its shape may bind anew what it has in a hurry, where nobody does so
 /// in the background: a quarter of what runs of that shape take, from the third run on, where
-/// something can be made in that; else, once `run` shows that runs go on, what one convolution of
-/// the library takes to make. 0 = not now. `run_seconds` is 0 where it is not known.
-inline double settling_seconds(uint64_t run, double run_seconds) {
+/// something can be made in that; else, once `run` shows that runs go on, or where it has `begun`,
+/// what one convolution of the library takes to make. 0 = not now. `run_seconds` is 0 where it is
+/// not known.
+inline double settling_seconds(uint64_t run, double run_seconds, bool begun) {
   constexpr double kShare = 0.25, kLeast = 1e-3;
   const double share = kShare * run_seconds;
   if (run > 1 && share >= kLeast) return share;
-  return run >= (1 << kSampleBits) ? kLeast : 0;
+  return begun || run >= (1 << kSampleBits) ? kLeast : 0;
 }
 
 /// The side of a trial a run takes on a signature: the one with fewer samples, or either. By the

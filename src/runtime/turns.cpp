@@ -102,11 +102,13 @@ bool Program::settle_by_itself(SignatureEntry& entry, const Turn& turn, uint64_t
   // The second run of a shape, looked at for its time alone, does not show that more will come.
   const bool second = turn.stands_for == 0;
   const double seconds =
-      settling_seconds(second ? 2 : run, turn.times ? turn.times->run_ns() * 1e-9 : 0);
+      settling_seconds(second ? 2 : run, turn.times ? turn.times->run_ns() * 1e-9 : 0,
+                       entry.settling.load(std::memory_order_relaxed));
   const bool first = entry.sample_bits.load(std::memory_order_relaxed) == kRanOnce;
   if (seconds <= 0 || first || adapts() ||
       entry.rebinding.exchange(true, std::memory_order_relaxed))
     return false;
+  entry.settling.store(true, std::memory_order_relaxed);
   try {
     if (settle_some(entry, seconds)) return false;
   } catch (const Error& error) {
