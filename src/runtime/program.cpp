@@ -184,7 +184,13 @@ void Program::run_staged(RunContext& context, SignatureEntry& entry, const Stagi
 std::shared_ptr<SignatureEntry> Program::shared_entry_for(std::span<const TensorView> inputs,
                                                           RunContext& context) {
   const EpochScope epoch(epochs_, context);
-  return entry_for(inputs, context).shared_from_this();
+  for (;;) {
+    std::shared_ptr<SignatureEntry> entry = entry_for(inputs, context).shared_from_this();
+    // Held and in the table it stays there; between the two it may have been evicted.
+    std::shared_lock lock(table_mutex_);
+    if (const auto it = table_.find(entry->key); it != table_.end() && it->second == entry)
+      return entry;
+  }
 }
 
 void Program::execute(RunContext& context, SignatureEntry& entry, void* const* input_data,

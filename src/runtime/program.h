@@ -145,6 +145,7 @@ struct SignatureEntry : std::enable_shared_from_this<SignatureEntry> {
   std::atomic<int64_t> last_use{0};  ///< steady ns of the last sampled run
   std::atomic<bool> rebinding{false};       ///< a job that binds it anew is posted
   std::atomic<bool> settling{false};        ///< Program::settle_by_itself() has begun
+  std::atomic<bool> forgotten{false};       ///< Program::forget(): no run may begin with it
   std::atomic<uint32_t> attention{0};       ///< Program::attention_ at its last run
   std::atomic<int> sample_bits{kNeverRan};  ///< sampling.h
 };
@@ -204,7 +205,9 @@ class Program : public std::enable_shared_from_this<Program> {
   void give_back(RunContext& context);
   /// The entry of these inputs, bound when new. Fails with kInvalidArgument naming the input.
   SignatureEntry& entry_for(std::span<const TensorView> inputs, RunContext& context);
-  /// As entry_for, keeping the entry alive across evictions (prepared calls).
+  /// As entry_for, for whoever keeps it beyond a run (prepared calls): while it is held it is not
+  /// evicted, so that whatever replaces plans finds it among entries(). Where it is `forgotten`,
+  /// another has to be asked for.
   std::shared_ptr<SignatureEntry> shared_entry_for(std::span<const TensorView> inputs,
                                                    RunContext& context);
   /// Whether the elements that sizes follow from are those of the entry; its dims are.

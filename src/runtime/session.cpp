@@ -418,7 +418,8 @@ void Call::run() {
   // Elements that sizes or positions follow from: others are another signature.
   if (!state.program->branches().holds(state.views))
     choose();
-  else if (!state.program->has_elements(*state.entry, state.views))
+  else if (!state.program->has_elements(*state.entry, state.views) ||
+           state.entry->forgotten.load(std::memory_order_relaxed))
     state.entry = state.program->shared_entry_for(state.views, *state.context);
   const OutputPorts outputs{state.outputs.data(), state.outputs.size(), state.pool.get()};
   if (state.staged)

@@ -291,8 +291,15 @@ void Program::evict_if_needed() {
   const int64_t before = bound_bytes_.load(std::memory_order_relaxed);
   {
     std::unique_lock lock(table_mutex_);
+    // What somebody holds stays (shared_entry_for()): its memory would not become free.
     std::vector<std::shared_ptr<SignatureEntry>> by_age;
-    for (const auto& [key, entry] : table_) by_age.push_back(entry);
+    int64_t free = 0;
+    for (const auto& [key, entry] : table_)
+      if (entry.use_count() == 1) {
+        free += entry->held_bytes;
+        by_age.push_back(entry);
+      }
+    if (free <= cap) return;
     by_age = by_last_use(by_age);
     victims.reserve(by_age.size());  // what is no longer in the table must reach retire()
     // The newest quarter always stays, four at least: it holds what runs are about to use. A large
@@ -300,7 +307,8 @@ void Program::evict_if_needed() {
     constexpr size_t kNewest = 4;
     const size_t stay = std::max(kNewest, by_age.size() - by_age.size() * 3 / 4);
     for (size_t k = 0; k + stay < by_age.size(); ++k) {
-      if (bound_bytes_.load(std::memory_order_relaxed) <= cap / 2) break;
+      if (free <= cap / 2) break;
+      free -= by_age[k]->held_bytes;
       bound_bytes_.fetch_sub(by_age[k]->held_bytes, std::memory_order_relaxed);
       table_.erase(by_age[k]->key);
       victims.push_back(by_age[k]);
@@ -331,6 +339,7 @@ void Program::forget(const SignatureEntry& entry) {
     if (it == table_.end() || it->second.get() != &entry) return;
     bound_bytes_.fetch_sub(entry.held_bytes, std::memory_order_relaxed);
     gone = std::move(it->second);
+    gone->forgotten.store(true, std::memory_order_relaxed);
     table_.erase(it);
     generation_.fetch_add(1, std::memory_order_acq_rel);
   }

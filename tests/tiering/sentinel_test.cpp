@@ -303,6 +303,36 @@ TEST_CASE("tiering/sentinel: a kernel is taken out of a session where another on
   until(*other, [&] { return live_regions(*other) >= 1; });  // the other one is right
 }
 
+TEST_CASE("tiering/sentinel: prepared calls lose a wrong kernel, however many sizes came after") {
+  for (const bool frozen : {false, true}) {
+    std::atomic<bool> wrong{false};
+    Fixture fixture(kGelu, {}, turning(wrong), create_interpreting_compiler());
+    Config small;
+    small.bound_cache_bytes = 64 << 10;
+    const auto other = beside(fixture, kGelu, small);
+    drive_until_live(*fixture.session);
+    drive_until_live(*other);
+    const std::vector<Tensor> inputs = inputs_of(77);
+    const std::vector<TensorView> views{inputs[0].view(), inputs[1].view()};
+    const auto call = other->prepare(views, {});
+    const auto right = [&] {
+      call->run();
+      int64_t where = 0;
+      return gelu_right(inputs, call->output(0)->tensor, where);
+    };
+    CHECK(right());
+    for (int64_t rows = 100; rows < 300; ++rows) testing::run(*other, inputs_of(rows));
+    CHECK(fixture.log.count(EventKind::kEvicted) > 0);
+    if (frozen) other->freeze();
+    CHECK(right());
+    wrong = true;
+    drive(*fixture.session, [&] { return fixture.log.count(EventKind::kMismatch) > 0; });
+    fixture.session->wait_idle(std::chrono::seconds(60));
+    other->wait_idle(std::chrono::seconds(60));
+    CHECK(right());
+  }
+}
+
 TEST_CASE("tiering/sentinel: sizes that do not fit without a wrong kernel fail, and say so") {
   constexpr int64_t kRows = 128;  // whose results alone are more than the few rows take in all
   std::atomic<bool> wrong{false};

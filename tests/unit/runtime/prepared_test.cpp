@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "runtime/program.h"
 #include "runtime/session.h"
 #include "support/sessions.h"
 
@@ -136,6 +137,33 @@ TEST_CASE("runtime/prepared: inputs of any strides are copied in each run") {
       CHECK(values(call->output(0))[static_cast<size_t>(i)] == -x.as<float>()[at]);
     }
   }
+}
+
+TEST_CASE("runtime/prepared: what a call holds is not evicted, and what is forgotten bound again") {
+  Config config = off();
+  config.bound_cache_bytes = 16 << 10;
+  auto session = session_of("graph g(%x: f32[n]) -> (%y) {\n  %y = Neg(%x)\n}", config);
+  Program& program = session->program();
+  const Tensor x = ramp({3}, 1, 0);
+  const std::vector<TensorView> views{x.view()};
+  const auto call = session->prepare(views, {});
+  const auto entry = [&] {
+    for (const auto& e : program.entries())
+      if (e->symbols[0] == 3) return e.get();
+    return static_cast<SignatureEntry*>(nullptr);
+  };
+  const SignatureEntry* const first = entry();
+  REQUIRE(first);
+  for (int64_t n = 4; n < 400; ++n) run(*session, {ramp({n}, 1, 0)});
+  CHECK(program.entries().size() < 200);
+  CHECK(entry() == first);
+  call->run();
+  program.forget(*first);
+  CHECK_FALSE(entry());
+  call->run();
+  CHECK(entry());
+  CHECK(values(call->output(0)) ==
+        std::vector<double>{-x.as<float>()[0], -x.as<float>()[1], -x.as<float>()[2]});
 }
 
 TEST_CASE("runtime/prepared: the cap of a run's memory covers its results") {
