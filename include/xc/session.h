@@ -147,14 +147,14 @@ XC_API XC_NODISCARD xc_status xc_session_wait_idle(xc_session* session, int64_t 
                                                    int32_t* out_idle, xc_error** out_error);
 
 /* Compiles for given sizes before the session serves: runs the model on zeros of the shapes, one
- * per input in the model's order, until nothing is left to be compiled or measured for them, at
- * most timeout_ms, which is looked at between the steps of a run. *out_done is 1 when it got there,
- * 0 on timeout (adaptation then goes on while the session runs); it may be NULL. What is compiled
- * need not pay before, and is decided by trials as ever; where nothing adapts (the JIT off, sync or
- * frozen, fusion off) it runs once. From the zeros nothing is learnt about values. Inputs whose
- * values decide sizes are zero: warm such models up by running them. Blocks; other threads may run
- * the session meanwhile.
- * Fails like xc_session_run(), with XC_UNSUPPORTED for inputs that are no tensors of numbers.
+ * per input in the model's order, until nothing is left to be compiled or measured for them and
+ * for the bodies of control flow that they come to, at most timeout_ms, which is looked at between
+ * the steps of a run. *out_done is 1 when it got there, 0 on timeout (adaptation then goes on while
+ * the session runs); it may be NULL. What is compiled need not pay before, and is decided by trials
+ * as ever; where nothing adapts (the JIT off, sync or frozen, fusion off) it runs once. From the
+ * zeros nothing is learnt about values. Inputs whose values decide sizes are zero: warm such models
+ * up by running them. Blocks; other threads may run the session meanwhile. Fails like
+ * xc_session_run(), with XC_UNSUPPORTED for inputs that are no tensors of numbers.
  * @since 0.1 @stability experimental */
 XC_API XC_NODISCARD xc_status xc_session_warm_up(xc_session* session, const xc_shape* shapes,
                                                  uint32_t shape_count, int64_t timeout_ms,

@@ -27,6 +27,13 @@ inline int64_t align_up(int64_t value, int64_t unit) {
   return checked_add(value, unit - 1) & ~(unit - 1);
 }
 
+/// What is reserved for `bytes` that may come to be more: a quarter more, in multiples of 64; what
+/// nobody can give as it is.
+inline int64_t room_to_grow(int64_t bytes) {
+  constexpr int64_t kAddressable = int64_t{1} << 57;
+  return bytes > kAddressable ? bytes : align_up(bytes > 51 ? bytes + bytes / 4 : 64, 64);
+}
+
 /// Product of the dims; 1 for rank 0. Rejects negative dims and overflow, also behind a zero dim.
 inline int64_t element_count(std::span<const int64_t> dims) {
   int64_t product = 1;

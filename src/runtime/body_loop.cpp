@@ -90,7 +90,7 @@ void Stack::add(const xc_tensor& part, OutputPool& pool) {
   ++count_;
 }
 
-Tensor Stack::finish() {
+Tensor Stack::finish(const Engine& engine) {
   Dims dims{count_};
   if (count_ > 0)
     dims.insert(dims.end(), part_.tensor.dims().begin(), part_.tensor.dims().end());
@@ -109,8 +109,7 @@ Tensor Stack::finish() {
   Dims strides = rows.strides();
   std::rotate(dims.begin(), dims.begin() + 1, dims.begin() + axis + 1);
   std::rotate(strides.begin(), strides.begin() + 1, strides.begin() + axis + 1);
-  if (budget_) budget_->charge(rows.byte_size());
-  return Tensor(rows.buffer(), rows.byte_offset(), type_.dtype, dims, strides).to_contiguous();
+  return engine.row_major({rows.buffer(), rows.byte_offset(), type_.dtype, dims, strides}, budget_);
 }
 
 // ---- the loop -----------------------------------------------------------------------------------
@@ -129,7 +128,7 @@ BodyLoop::BodyLoop(Program& owner, const Node& node, const RunOptions& options,
       first_result_(states.output),
       state_count_(states.count) {
   for (size_t k = 0; k < inputs_.size(); ++k) {
-    inputs_[k] = inputs_[k].to_contiguous();
+    inputs_[k] = owner.engine().row_major(inputs_[k], options.budget);
     set_input(k, inputs_[k]);
   }
   for (size_t k = 0; k < states.count; ++k)
@@ -187,7 +186,10 @@ void BodyLoop::slice(size_t input, int64_t axis, bool backwards) {
   if (is_contiguous(slice.dims, slice.strides)) {
     views_[input] = {slice.whole.data(), slice.whole.dtype(), slice.dims, slice.strides};
   } else {
-    slice.staged = Tensor(slice.whole.dtype(), slice.dims);
+    if (options_.budget)
+      options_.budget->charge(
+          checked_mul(element_count(slice.dims), element_size(slice.whole.dtype())));
+    slice.staged = owner_.engine().tensor(slice.whole.dtype(), slice.dims);
     set_input(input, slice.staged);
   }
 }
@@ -302,7 +304,7 @@ std::vector<Tensor> BodyLoop::finish() {
     out.push_back(result.current ? take_tensor(std::exchange(result.current, nullptr))
                                  : inputs_[*result.input].clone());
   }
-  for (Stack& stack : stacks_) out.push_back(stack.finish());
+  for (Stack& stack : stacks_) out.push_back(stack.finish(owner_.engine()));
   return out;
 }
 

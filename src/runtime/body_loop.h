@@ -41,7 +41,7 @@ class Stack {
   /// comes from `pool`.
   void add(const xc_tensor& part, OutputPool& pool);
   /// The whole.
-  Tensor finish();
+  Tensor finish(const Engine& engine);
 
  private:
   /// For how many parts memory is taken next.

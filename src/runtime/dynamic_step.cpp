@@ -30,8 +30,8 @@ int64_t runs_of(const ConcreteView& view) {
   return element_count(std::span(view.dims).first(outer));
 }
 
-Tensor copy_of(const TensorView& from, const ConcreteView& view) {
-  Tensor out(from.dtype, view.dims);
+Tensor copy_of(const Engine& engine, const TensorView& from, const ConcreteView& view) {
+  Tensor out = engine.tensor(from.dtype, view.dims);
   if (out.count() == 0) return out;
   auto* const first = static_cast<std::byte*>(from.data) + view.offset * element_size(from.dtype);
   copy_elements({first, from.dtype, view.dims, view.strides}, out.view());
@@ -40,8 +40,8 @@ Tensor copy_of(const TensorView& from, const ConcreteView& view) {
 
 }  // namespace
 
-std::vector<Tensor> copy_views(const Node& node, std::span<const TensorView> inputs,
-                               MemoryBudget* budget) {
+std::vector<Tensor> copy_views(const Engine& engine, const Node& node,
+                               std::span<const TensorView> inputs, MemoryBudget* budget) {
   constexpr int64_t kFewRuns = 32;  // a kernel is worth finding for more
   const auto views = at_input_sizes([&] { return node.op->concrete_views(node, inputs); });
   if (std::any_of(views.begin(), views.end(),
@@ -53,7 +53,7 @@ std::vector<Tensor> copy_views(const Node& node, std::span<const TensorView> inp
   std::vector<Tensor> outputs;
   outputs.reserve(views.size());
   for (size_t k = 0; k < views.size(); ++k)
-    outputs.push_back(node.outputs[k] == kNone ? Tensor{} : copy_of(inputs[0], views[k]));
+    outputs.push_back(node.outputs[k] == kNone ? Tensor{} : copy_of(engine, inputs[0], views[k]));
   return outputs;
 }
 
@@ -73,7 +73,7 @@ std::vector<Tensor> run_dynamic_step(Program& program, const Node& node,
       outputs.emplace_back();
       continue;
     }
-    outputs.emplace_back(types[k].dtype, *to_concrete(*types[k].dims));
+    outputs.push_back(program.engine().tensor(types[k].dtype, *to_concrete(*types[k].dims)));
   }
   StepSpec spec;
   spec.op = node.op;

@@ -16,7 +16,7 @@ std::vector<Tensor> run_dynamic_step(Program& program, const Node& node,
 
 /// The same, without inference or kernel, for an operator with concrete views: a copy of each. None
 /// where run_dynamic_step() has to do it.
-std::vector<Tensor> copy_views(const Node& node, std::span<const TensorView> inputs,
-                               MemoryBudget* budget);
+std::vector<Tensor> copy_views(const Engine& engine, const Node& node,
+                               std::span<const TensorView> inputs, MemoryBudget* budget);
 
 }  // namespace xc

@@ -51,4 +51,21 @@ void Engine::release(void* memory, int64_t bytes) const noexcept {
     std::free(memory);
 }
 
+Tensor Engine::tensor(DType dtype, Dims dims) const {
+  if (!hooks_.allocate || holds_objects(dtype)) return {dtype, std::move(dims)};
+  const int64_t bytes = checked_mul(element_count(dims), element_size(dtype));
+  void* const data = allocate(bytes);
+  auto buffer = Buffer::wrap(
+      data, bytes, [engine = shared_from_this(), data, bytes] { engine->release(data, bytes); });
+  return {std::move(buffer), 0, dtype, std::move(dims)};
+}
+
+Tensor Engine::row_major(const Tensor& tensor, MemoryBudget* budget) const {
+  if (tensor.contiguous()) return tensor;
+  if (budget) budget->charge(tensor.byte_size());
+  Tensor out = this->tensor(tensor.dtype(), tensor.dims());
+  copy_elements(tensor.view(), out.view());
+  return out;
+}
+
 }  // namespace xc

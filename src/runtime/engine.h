@@ -9,9 +9,11 @@
 #include "backends/backend.h"
 #include "base/clock.h"
 #include "base/config.h"
+#include "base/memory_budget.h"
 #include "base/thread_pool.h"
 #include "profile/event.h"
 #include "runtime/tier_hooks.h"
+#include "tensor/tensor.h"
 
 namespace xc {
 
@@ -33,7 +35,7 @@ struct HostHooks {
   std::shared_ptr<const RuleSet> rules;
 };
 
-class Engine {
+class Engine : public std::enable_shared_from_this<Engine> {
  public:
   /// `tier` may be null: then nothing is ever compiled.
   Engine(Config config, HostHooks hooks, std::unique_ptr<TierHooks> tier);
@@ -61,6 +63,10 @@ class Engine {
   /// Memory of runs; accounts and throws kOutOfMemory.
   void* allocate(int64_t bytes) const;
   void release(void* memory, int64_t bytes) const noexcept;
+  /// A tensor in such memory, which keeps the engine; strings and containers lie elsewhere.
+  Tensor tensor(DType dtype, Dims dims) const;
+  /// The tensor itself where it is row-major, or such a copy, charged to `budget` unless null.
+  Tensor row_major(const Tensor& tensor, MemoryBudget* budget) const;
   /// What allocate() gave and release() has not taken back.
   int64_t working_bytes() const { return working_bytes_.load(std::memory_order_relaxed); }
 

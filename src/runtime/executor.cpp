@@ -237,9 +237,10 @@ void Executor::hand_out_made(const Bound& last, void* const* inputs, const Outpu
     const PlanBuffer& buffer = plan.buffers[value.buffer];
     const bool container = value.dtype == DType::kUndefined;
     if (buffer.storage != Storage::kDynamic && !container) continue;
-    Tensor tensor = buffer.storage == Storage::kDynamic
-                        ? dynamic_tensor(last, plan.outputs[i]).to_contiguous()
-                        : *static_cast<const Tensor*>(inputs[buffer.index]);
+    Tensor tensor =
+        buffer.storage == Storage::kDynamic
+            ? program_.engine().row_major(dynamic_tensor(last, plan.outputs[i]), nullptr)
+            : *static_cast<const Tensor*>(inputs[buffer.index]);
     // It may be an element of a sequence that the caller has lent.
     const Graph& graph = program_.graph();
     if (!container && std::any_of(graph.inputs.begin(), graph.inputs.end(),
@@ -385,7 +386,7 @@ void Executor::set_dynamic(const Bound& bound, uint32_t v, Tensor tensor, void**
              to_text(tensor.dims()), to_text(value.dims));
   }
   if (context_.dynamic.size() < plan.buffers.size()) context_.dynamic.resize(plan.buffers.size());
-  if (!tensor.contiguous()) tensor = tensor.to_contiguous();
+  tensor = program_.engine().row_major(tensor, options_.budget);
   for (size_t k = 0; k < bound.pointers.size(); ++k)
     if (bound.pointers[k].buffer == value.buffer)
       pointers[k] = static_cast<std::byte*>(tensor.data()) + bound.pointers[k].offset;
@@ -438,7 +439,8 @@ std::vector<Tensor> Executor::cut_out(const Bound& bound, const Step& step,
   for (size_t k = 0; k < step.inputs.size(); ++k)
     inputs[k] = view_of(bound, step.inputs[k], operands[k]);
   const BudgetScope until_done(options_.budget);
-  return copy_views(node, std::span(inputs).first(step.inputs.size()), options_.budget);
+  return copy_views(program_.engine(), node, std::span(inputs).first(step.inputs.size()),
+                    options_.budget);
 }
 
 std::vector<Tensor> Executor::carry_out(const Bound& bound, const Step& step,

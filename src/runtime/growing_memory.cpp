@@ -19,7 +19,7 @@ bool GrowingMemory::reserve(int64_t bytes) {
   if (bytes <= bytes_) return false;
   // Room to grow once it has grown: a stream of rising sizes settles after a few allocations and
   // leaves no trail of outgrown blocks in the heap.
-  if (bytes_ > 0) bytes = align_up(bytes + bytes / 4, 64);
+  if (bytes_ > 0) bytes = room_to_grow(bytes);
   if (data_) engine_->release(data_, bytes_);
   data_ = nullptr;
   bytes_ = 0;

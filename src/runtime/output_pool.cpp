@@ -63,7 +63,7 @@ xc_tensor* OutputPool::acquire(uint32_t output, DType dtype, std::span<const int
       handle->tensor = Tensor(dtype, Dims(dims.begin(), dims.end()));
     } else {
       // Room to grow: a stream of sizes settles after a few allocations.
-      const int64_t room = align_up(std::max<int64_t>(bytes + bytes / 4, 64), 64);
+      const int64_t room = room_to_grow(bytes);
       auto memory = std::make_shared<GrowingMemory>(*engine_);
       memory->reserve(room);
       void* const data = memory->data();

@@ -228,15 +228,33 @@ std::vector<Tensor> zeros_of(const std::vector<PortInfo>& ports, const std::vect
   return zeros;
 }
 
-/// Tells a tier that the runs of its time are there to warm a program up.
-struct Warming {
-  TierHooks& tier;
-  Program& program;
-  Warming(TierHooks& t, Program& p) : tier(t), program(p) { tier.warm_up(program, true); }
-  ~Warming() { tier.warm_up(program, false); }
+/// Tells a tier that the runs of its time are there to warm programs up.
+class Warming {
+ public:
+  Warming(TierHooks& tier, std::vector<std::shared_ptr<Program>> programs)
+      : tier_(tier), programs_(std::move(programs)) {
+    for (const auto& program : programs_) tier_.warm_up(*program, true);
+  }
+  ~Warming() {
+    for (const auto& program : programs_) tier_.warm_up(*program, false);
+  }
   Warming(const Warming&) = delete;
   Warming& operator=(const Warming&) = delete;
+
+ private:
+  TierHooks& tier_;
+  const std::vector<std::shared_ptr<Program>> programs_;
 };
+
+/// A program and the bodies of its control flow.
+std::vector<std::shared_ptr<Program>> all_programs(Program& program) {
+  std::vector<std::shared_ptr<Program>> out;
+  for_each_program(program, [&](Program& each) {
+    out.push_back(each.shared_from_this());
+    return true;
+  });
+  return out;
+}
 
 /// The first segment's.
 std::shared_ptr<SignatureEntry> entry_of(Program& program, std::span<const TensorView> inputs) {
@@ -244,15 +262,23 @@ std::shared_ptr<SignatureEntry> entry_of(Program& program, std::span<const Tenso
   return program.shared_entry_for(inputs, lease.context());
 }
 
+std::chrono::milliseconds left_until(int64_t deadline_ns) {
+  return std::chrono::milliseconds(std::max<int64_t>(0, deadline_ns - steady_ns()) / 1'000'000);
+}
+
 /// Whether nothing is left to be done for runs of these inputs, after waiting until then at most.
-bool is_warm(TierHooks& tier, Program& program, std::span<const TensorView> inputs,
-             std::chrono::milliseconds wait) {
-  const bool idle = tier.wait_idle(program, std::max(wait, std::chrono::milliseconds(0)));
-  auto entries = program.latest_entries();  // of later segments: of the sizes zeros give
-  entries[0] = entry_of(program, inputs);
-  return idle && std::all_of(entries.begin(), entries.end(), [&](const auto& entry) {
-           return !entry || tier.settled(program, *entry);
-         });
+/// `begin_ns`: when such runs began; bodies that none of them came to are not waited for.
+bool is_warm(TierHooks& tier, Program& top, std::span<const TensorView> inputs, int64_t begin_ns,
+             int64_t deadline_ns) {
+  return for_each_program(top, [&](Program& program) {
+    const bool idle = tier.wait_idle(program, left_until(deadline_ns));
+    auto entries = program.latest_entries();  // of bodies and segments: of the sizes zeros give
+    if (&program == &top) entries[0] = entry_of(program, inputs);
+    return idle && std::ranges::all_of(entries, [&](const auto& entry) {
+             const bool ran = entry && (&program == &top || entry->last_use >= begin_ns);
+             return !ran || tier.settled(program, *entry);
+           });
+  });
 }
 
 }  // namespace
@@ -265,17 +291,18 @@ bool Session::warm_up(const std::vector<Dims>& shapes, std::chrono::milliseconds
   for (const Tensor& t : zeros) views.push_back(t.view());
   const std::shared_ptr<Program> held = program_of(views);
   Program& program = *held;
+  const int64_t begin = steady_ns();
   RunOptions options;
   options.made_up = true;
-  options.deadline_ns = steady_ns() + std::chrono::nanoseconds(timeout).count();
-  const auto left = [&] {
-    return std::chrono::milliseconds((options.deadline_ns - steady_ns()) / 1'000'000);
-  };
+  options.deadline_ns = begin + std::chrono::nanoseconds(timeout).count();
   const auto runs_in_time = [&](int runs) {
     std::vector<xc_tensor*> slots(model_->outputs().size(), nullptr);
     try {
       for (int k = 0; k < runs; ++k) {
-        program.call_attention();  // the tier looks at this run
+        for_each_program(program, [](Program& each) {
+          each.call_attention();  // the tier looks at this run
+          return true;
+        });
         run(views, slots, options);
         for (xc_tensor*& slot : slots)
           if (xc_tensor* const made = std::exchange(slot, nullptr)) made->release();
@@ -288,13 +315,22 @@ bool Session::warm_up(const std::vector<Dims>& shapes, std::chrono::milliseconds
   };
   TierHooks* const tier = model_->engine()->tier();
   const std::shared_ptr<SignatureEntry> entry = entry_of(program, views);  // the tier knows it now
-  if (!program.adapts()) program.settle(*entry);  // a host that can wait need not in its runs
+  // A host that can wait need not do it in its runs.
+  if (!program.adapts()) program.settle(*entry);
   if (!runs_in_time(1)) return false;
-  if (!program.adapts()) return !tier || is_warm(*tier, program, views, left());
-  const Warming warming(*tier, program);
+  if (!program.adapts()) {
+    for (const auto& body : program.children())
+      for_each_program(*body, [&](Program& each) {
+        for (const auto& known : each.entries())
+          if (known->last_use >= begin) each.settle(*known);
+        return true;
+      });
+    return !tier || is_warm(*tier, program, views, begin, options.deadline_ns);
+  }
+  const Warming warming(*tier, all_programs(program));
   while (runs_in_time(kLook)) {
-    if (is_warm(*tier, program, views, left())) return true;
-    if (left().count() <= 0) return false;
+    if (is_warm(*tier, program, views, begin, options.deadline_ns)) return true;
+    if (left_until(options.deadline_ns).count() <= 0) return false;
   }
   return false;
 }

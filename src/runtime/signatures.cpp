@@ -291,7 +291,8 @@ void Program::evict_if_needed() {
   const int64_t before = bound_bytes_.load(std::memory_order_relaxed);
   {
     std::unique_lock lock(table_mutex_);
-    // What somebody holds stays (shared_entry_for()): its memory would not become free.
+    // What somebody holds stays (shared_entry_for()): its memory would not become free. Beside much
+    // of that others have a quarter of the cap still, or runs would bind every time.
     std::vector<std::shared_ptr<SignatureEntry>> by_age;
     int64_t free = 0;
     for (const auto& [key, entry] : table_)
@@ -299,7 +300,7 @@ void Program::evict_if_needed() {
         free += entry->held_bytes;
         by_age.push_back(entry);
       }
-    if (free <= cap) return;
+    if (free <= cap / 4) return;
     by_age = by_last_use(by_age);
     victims.reserve(by_age.size());  // what is no longer in the table must reach retire()
     // The newest quarter always stays, four at least: it holds what runs are about to use. A large
@@ -307,7 +308,7 @@ void Program::evict_if_needed() {
     constexpr size_t kNewest = 4;
     const size_t stay = std::max(kNewest, by_age.size() - by_age.size() * 3 / 4);
     for (size_t k = 0; k + stay < by_age.size(); ++k) {
-      if (free <= cap / 2) break;
+      if (bound_bytes_.load(std::memory_order_relaxed) <= cap / 2 || free <= cap / 8) break;
       free -= by_age[k]->held_bytes;
       bound_bytes_.fetch_sub(by_age[k]->held_bytes, std::memory_order_relaxed);
       table_.erase(by_age[k]->key);

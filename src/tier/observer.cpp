@@ -53,7 +53,8 @@ void watch(Group& group, int size, SignatureEntry& entry, const Version& version
   if (!full || !measured || !(measured->base_s > 0) || !(measured->fused_s > 0)) return;
   const bool decided = group.decided.on.lock().get() == &entry;
   if (watch.window.look(decided ? measured->base_s
-                                : watch.window.mean_s() * measured->base_s / measured->fused_s))
+                                : watch.window.median_s() * measured->base_s / measured->fused_s,
+                        measured->kept))
     group.policy.doubt(size);
 }
 

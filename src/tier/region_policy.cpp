@@ -11,13 +11,20 @@ int size_class(double bytes) {
   return (bits - 1) / 2;
 }
 
-bool Watch::look(double replaced_s) {
-  const double mean = mean_s();
+bool Watch::add(uint64_t samples, double seconds) {
+  // Several, of other threads, are told as one.
+  const auto each = static_cast<float>(seconds / static_cast<double>(samples));
+  for (uint64_t k = 0; k < samples && samples_ < std::ssize(times_); ++k)
+    times_[static_cast<size_t>(samples_++)] = each;
+  return samples_ == std::ssize(times_);
+}
+
+bool Watch::look(double replaced_s, int kept) {
+  const double now = median_s();
   samples_ = 0;
-  seconds_ = 0;
   if (!has_reference()) reference_s_ = replaced_s;
-  alarms_ = mean > kDrift * reference_s_ ? alarms_ + 1 : 0;
-  if (alarms_ < kAlarms) return false;
+  alarms_ = now > kDrift * reference_s_ ? alarms_ + 1 : 0;
+  if (alarms_ < kAlarms << std::min(kept, kMostKept)) return false;
   alarms_ = 0;
   return true;
 }
@@ -100,6 +107,7 @@ Trial RegionPolicy::wants(int size, const Prices& prices, double now_s) const {
 void RegionPolicy::decide(int size, bool fused, double base_s, double fused_s, double now_s) {
   AtSize& at = sizes_[size];
   at.rolled_back = !fused && at.choice == Choice::kFused;
+  at.kept = fused && at.choice == Choice::kFused ? at.kept + (at.doubted ? 1 : 0) : 0;
   at.choice = fused ? Choice::kFused : Choice::kBase;
   at.base_s = base_s;
   at.fused_s = fused_s;

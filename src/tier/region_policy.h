@@ -4,6 +4,7 @@
 // runs trials; a simulator runs the very code. State machine and constants: README.md of this
 // folder.
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string_view>
@@ -24,28 +25,29 @@ enum class Trial : uint8_t {
 };
 
 /// Whether a kernel in use has become slow: its times on one signature, kWindow samples at a time.
+/// By their median, as trials judge: interruptions of a few runs are no drift.
 class Watch {
  public:
   static constexpr uint64_t kWindow = 32;
   static constexpr double kDrift = 1.15;  ///< of the time of what it replaced: doubted
-  static constexpr int kAlarms = 2;       ///< windows in a row
+  /// Windows in a row; twice as many after each doubt that ended in keeping the kernel, up to
+  /// 2^kMostKept times: where all has become slow at once, a trial tells nothing new.
+  static constexpr int kAlarms = 2, kMostKept = 4;
 
   /// Whether a window is full with these samples, which took so long together.
-  bool add(uint64_t samples, double seconds) {
-    samples_ += samples;
-    seconds_ += seconds;
-    return samples_ >= kWindow;
-  }
-  double mean_s() const { return seconds_ / static_cast<double>(samples_); }
+  bool add(uint64_t samples, double seconds);
+  double median_s() const { return median({times_.begin(), times_.begin() + samples_}); }
   /// Ends a window. `replaced_s`: what it replaced takes; asked for in the first window alone, or
-  /// the watch would go by what has become slow. True when the kernel is to be doubted.
-  bool look(double replaced_s);
+  /// the watch would go by what has become slow. `kept`: AtSize::kept. True when the kernel is to
+  /// be doubted.
+  bool look(double replaced_s, int kept);
   /// Whether it knows what it replaced.
   bool has_reference() const { return reference_s_ > 0; }
 
  private:
-  uint64_t samples_ = 0;
-  double seconds_ = 0, reference_s_ = 0;
+  std::array<float, kWindow> times_{};  ///< seconds, of the first samples_
+  int64_t samples_ = 0;
+  double reference_s_ = 0;
   int alarms_ = 0;
 };
 
@@ -61,6 +63,7 @@ class RegionPolicy {
     int refusals = 0;
     double again_s = 0;        ///< after a refusal: when it may be tried again
     bool doubted = false;      ///< became slow
+    int kept = 0;              ///< doubts in a row that ended in keeping it
     bool rolled_back = false;  ///< refused after it had been in use
   };
 

@@ -251,7 +251,8 @@ class Simulation {
     state.watched_s = now_s_;
     const auto* measured = state.policy.measured(size);
     if (!state.watch.add(1, seconds) || !measured) return;
-    if (state.watch.look(state.watch.mean_s() * measured->base_s / measured->fused_s))
+    if (state.watch.look(state.watch.median_s() * measured->base_s / measured->fused_s,
+                         measured->kept))
       state.policy.doubt(size);
   }
 

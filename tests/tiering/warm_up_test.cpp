@@ -74,6 +74,38 @@ TEST_CASE("tiering/warm_up: sizes are compiled for and decided before the host s
   CHECK(fixture.log.count(EventKind::kCompiled) == 1);
 }
 
+TEST_CASE("tiering/warm_up: bodies of loops are compiled for and decided too") {
+  // A body that an If of zeros does not come to is not waited for.
+  constexpr const char* kLoop = R"(graph g(%x: f32[n, 96], %b: f32[96]) -> (%y, %z) {
+  const %count: i64[] = 4
+  const %go: bool[] = true
+  const %zero: f32[] = 0
+  %y = Loop(%count, %go, %x, %b) {} captures 1 (
+    graph body(%i: i64[], %on: bool[], %s: f32[n, 96], %b: f32[96]) -> (%on, %t) {
+      %u = Add(%s, %b)
+      %v = Tanh(%u)
+      %w = Mul(%v, %u)
+      %t = Add(%w, %b)
+    })
+  %all = ReduceSum(%x) {keepdims = 0}
+  %some = Greater(%all, %zero)
+  %z = If(%some, %x) {} captures 1 (
+    graph then(%x: f32[n, 96]) -> (%r) {
+      %e = Exp(%x)
+      %r = Mul(%e, %x)
+    },
+    graph else(%x: f32[n, 96]) -> (%r) { %r = Identity(%x) })
+})";
+  TierFaults faults;
+  faults.eager = true;
+  Fixture fixture(kLoop, {}, faults, create_interpreting_compiler());
+  const std::vector<Tensor> inputs{ramp({8, 96}, 3, 0.1), ramp({96}, 1, 0.7)};
+  const std::vector<Tensor> want = fixture.run(inputs);
+  CHECK(fixture.session->warm_up(kShapes, kLong));
+  CHECK(fixture.log.count(EventKind::kAccepted) >= 1);
+  CHECK(test::difference(fixture.run(inputs), want, 1e-5).empty());
+}
+
 TEST_CASE("tiering/warm_up: a region need not have lost its price, and its trial decides") {
   // Of a size at which ten operators clearly take longer than one is predicted to.
   Fixture fixture(kGelu, {}, {}, create_interpreting_compiler());

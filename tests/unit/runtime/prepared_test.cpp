@@ -2,8 +2,11 @@
 // gives, and the memory of runs.
 #include <doctest/doctest.h>
 
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
 
+#include "ir/text.h"
 #include "runtime/program.h"
 #include "runtime/session.h"
 #include "support/sessions.h"
@@ -121,6 +124,40 @@ TEST_CASE("runtime/prepared: the cap of a run's memory covers copies of strided 
   CHECK(status_of(*session, repeated(8000), {}) == Status::kLimit);
   CHECK(status_of(*session, repeated(500), {}) == Status::kOk);
   CHECK(status_of(*session, repeated(513), {}) == Status::kLimit);
+}
+
+TEST_CASE("runtime/prepared: rows that a loop copies are the host's memory, and charged") {
+  constexpr int64_t kSteps = 4, kWidth = 1 << 16;
+  std::atomic<int64_t> held{0}, most{0};
+  HostHooks hooks;
+  hooks.allocate = [&](size_t bytes, size_t alignment) {
+    most = std::max<int64_t>(most, held += static_cast<int64_t>(bytes));
+    return std::aligned_alloc(alignment, bytes);
+  };
+  hooks.release = [&](void* memory, size_t bytes) {
+    held -= static_cast<int64_t>(bytes);
+    std::free(memory);
+  };
+  const std::string graph = fmt::format(R"(graph g(%x: f32[n, {0}]) -> (%y) {{
+  %y = Scan(%x) {{num_scan_inputs = 1, scan_input_axes = [1], scan_output_axes = [1]}} captures 0 (
+    graph body(%s: f32[n]) -> (%t) {{ %t = Neg(%s) }})
+}})",
+                                        kSteps);
+  const Tensor x = ramp({kWidth, kSteps}, 1, 0);
+  for (const int64_t limit : {0, 1 << 20}) {
+    Config config = off();
+    config.max_memory_bytes = limit;
+    most = 0;
+    {
+      const auto engine = std::make_shared<Engine>(config, hooks, nullptr);
+      Session session(Model::create(engine, parse_graph(graph)), Config{});
+      // The rows that are read, those that are made, and the result in the order of its axes.
+      CHECK(status_of(session, {x}, {}) == (limit ? Status::kLimit : Status::kOk));
+      if (limit) CHECK(most <= limit);
+      if (!limit) CHECK(most >= (2 * kSteps + 1) * kWidth * int64_t{sizeof(float)});
+    }
+    CHECK(held == 0);
+  }
 }
 
 TEST_CASE("runtime/prepared: inputs of any strides are copied in each run") {

@@ -42,14 +42,16 @@ TEST_CASE("tier/policy: a trial accepts what is clearly faster and rejects what 
 TEST_CASE("tier/policy: a kernel in use is doubted when two windows in a row were slow") {
   Watch watch;
   // Whether `windows` full ones whose samples take so long end in doubt.
-  const auto runs = [&](int windows, double seconds) {
+  const auto runs = [&](int windows, double seconds, int kept = 0) {
     bool doubted = false;
     for (int w = 0; w < windows; ++w) {
-      for (uint64_t k = 1; k < Watch::kWindow; ++k) REQUIRE_FALSE(watch.add(1, seconds));
-      REQUIRE(watch.add(1, seconds));
-      CHECK(watch.mean_s() == doctest::Approx(seconds));
+      // A few of a window are interrupted, and two are told as one.
+      for (uint64_t k = 2; k < Watch::kWindow; ++k)
+        REQUIRE_FALSE(watch.add(1, k % 4 == 0 ? 20 * seconds : seconds));
+      REQUIRE(watch.add(2, 2 * seconds));
+      CHECK(watch.median_s() == doctest::Approx(seconds));
       // What it replaced is as it was when the first window ended.
-      doubted = watch.look(watch.has_reference() ? 1e9 : 2e-3);
+      doubted = watch.look(watch.has_reference() ? 1e9 : 2e-3, kept);
     }
     return doubted;
   };
@@ -60,6 +62,28 @@ TEST_CASE("tier/policy: a kernel in use is doubted when two windows in a row wer
   CHECK_FALSE(runs(1, 3e-3));
   CHECK(runs(1, 3e-3));
   CHECK(runs(2, 3e-3));
+  // Kept before, it is doubted after more of them, but not after ever more.
+  CHECK_FALSE(runs(3, 3e-3, 1));
+  CHECK(runs(1, 3e-3, 1));
+  CHECK_FALSE(runs((2 << Watch::kMostKept) - 1, 3e-3, 100));
+  CHECK(runs(1, 3e-3, 100));
+}
+
+TEST_CASE("tier/policy: doubts that end in keeping a kernel are counted until one does not") {
+  RegionPolicy policy;
+  const auto kept = [&] { return policy.measured(3)->kept; };
+  policy.decide(3, true, 2e-3, 1e-3, 0);
+  CHECK(kept() == 0);
+  policy.decide(3, true, 2e-3, 1e-3, 0);  // nobody doubted it
+  CHECK(kept() == 0);
+  for (int doubts = 1; doubts < 4; ++doubts) {
+    policy.doubt(3);
+    policy.decide(3, true, 2e-3, 1e-3, 0);
+    CHECK(kept() == doubts);
+  }
+  policy.doubt(3);
+  policy.decide(3, false, 1e-3, 2e-3, 0);
+  CHECK(kept() == 0);
 }
 
 TEST_CASE("tier/policy: a rate is what came lately, per second") {
