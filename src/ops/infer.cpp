@@ -418,14 +418,18 @@ SizeProof proof_of_windows(const Graph& graph, const Node& node) {
   if (!accepts_apart(graph, node, evaluated)) return SizeProof::kNone;
   const auto from = [&](int64_t least) {
     const Dim::Lookup all = [&](const std::string&) { return least; };
-    return std::ranges::all_of(*dims,
-                               [&](const Dim& d) {
-                                 const Dim above = d.substitute([&](const std::string& symbol) {
-                                   return std::optional<Dim>(Dim::symbol(symbol) + least);
-                                 });
-                                 return above.lower_bound() == d.evaluate(all);
-                               }) &&
-           accepts(graph, node, [&](const Dim& d) { return d.evaluate(all); });
+    const auto is_least = [&](const Dim& d) {
+      const Dim above = d.substitute([&](const std::string& symbol) {
+        return std::optional<Dim>(Dim::symbol(symbol) + least);
+      });
+      return above.lower_bound() == d.evaluate(all);
+    };
+    try {
+      return std::ranges::all_of(*dims, is_least) &&
+             accepts(graph, node, [&](const Dim& d) { return d.evaluate(all); });
+    } catch (const Error&) {
+      return false;  // no size at all there: n / n, or a crop of more than there is
+    }
   };
   return from(0) ? SizeProof::kAll : from(1) ? SizeProof::kAboveZero : SizeProof::kNone;
 }

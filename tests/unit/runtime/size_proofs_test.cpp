@@ -102,3 +102,39 @@ TEST_CASE(
     CHECK(where.find("(Add)") != std::string::npos);
   }
 }
+
+TEST_CASE("runtime/size_proofs: windows over sizes that are none at zero load, and run elsewhere") {
+  // A reshape whose quotient of sizes has no value at a batch of 0; a sum with a crop, which at no
+  // size at all would be of a negative one.
+  const std::string weights = "\n  const %w: f32[2, 2, 1, 1] = [1, 0, 0, 1]\n";
+  for (const char* op :
+       {"Conv(%y, %w)", "MaxPool(%y) {kernel_shape = [1, 1]}",
+        "AveragePool(%y) {kernel_shape = [1, 1]}", "LpPool(%y) {kernel_shape = [1, 1]}"}) {
+    CAPTURE(op);
+    const auto strips = session_of("graph g(%x: f32[n, 4, l]) -> (%z) {" + weights + R"(
+  const %two: i64[1] = [2]
+  const %four: i64[1] = [4]
+  const %rest: i64[1] = [-1]
+  %n = Shape(%x) {end = 1}
+  %s = Concat(%n, %two, %four, %rest) {axis = 0}
+  %y = Reshape(%x, %s)
+  %z = )" + op + "\n}");
+    CHECK(run(*strips, {ramp({3, 4, 10}, 1, 0)})[0].dims() == Dims{3, 2, 4, 5});
+    CHECK(run(*strips, {ramp({1, 4, 2}, 1, 0)})[0].dims() == Dims{1, 2, 4, 1});
+    CHECK(status_of(*strips, {ramp({0, 4, 2}, 1, 0)}) != Status::kInternal);
+
+    const auto cropped = session_of("graph g(%x: f32[n, 2, h, 4]) -> (%z) {" + weights + R"(
+  const %three: f32[2, 2, 3, 1] = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]
+  const %b: i64[1] = [1]
+  const %e: i64[1] = [-1]
+  const %axis: i64[1] = [2]
+  %c = Conv(%x, %three)
+  %d = Slice(%x, %b, %e, %axis)
+  %y = Add(%c, %d)
+  %z = )" + op + "\n}");
+    CHECK(run(*cropped, {ramp({2, 2, 7, 4}, 1, 0)})[0].dims() == Dims{2, 2, 5, 4});
+    CHECK(run(*cropped, {ramp({2, 2, 3, 4}, 1, 0)})[0].dims() == Dims{2, 2, 1, 4});
+    for (const int64_t h : {0, 1})
+      CHECK(status_of(*cropped, {ramp({2, 2, h, 4}, 1, 0)}) == Status::kInvalidArgument);
+  }
+}
