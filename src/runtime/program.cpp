@@ -46,10 +46,17 @@ void Program::pack() {
   if (!engine_->tier() || mode == JitMode::kOff || mode == JitMode::kFreeze ||
       (mode == JitMode::kSync && config_.fusion) ||
       static_cast<Numerics>(config_.numerics) == Numerics::kStrict)
-    std::call_once(pack_once_, [&] {
-      for (const auto& step : base_plan_->steps)
-        if (step->kernel && step->kernel->wants_prepare()) step->kernel->prepare();
-    });
+    pack_weights();
+}
+
+std::vector<const Step*> Program::pack_weights() {
+  const std::lock_guard lock(packing_);
+  for (const auto& step : base_plan_->steps)
+    if (step->kernel && step->kernel->wants_prepare()) {
+      step->kernel->prepare();
+      packed_.push_back(step.get());
+    }
+  return packed_;
 }
 
 std::shared_ptr<Program> Program::create(std::shared_ptr<Engine> engine,

@@ -193,8 +193,11 @@ class Program : public std::enable_shared_from_this<Program> {
   std::vector<std::shared_ptr<Program>> variants() const;
   /// The outcomes of Ifs that it was made for.
   const BranchChoice& branches() const { return branches_; }
-  /// Packs what Packing::kLater has left; once.
+  /// Packs what Packing::kLater has left, unless there is background work that does.
   void pack();
+  /// Packs all weights of the base plan that are not yet, whose kernels take less scratch from
+  /// there on. The steps whose weights were packed, now or before. Slow; any thread.
+  std::vector<const Step*> pack_weights();
 
   /// Fails as a run of inputs of these dims would, as far as the types of the inputs tell; nothing
   /// is said of inputs that are no tensors.
@@ -323,6 +326,10 @@ class Program : public std::enable_shared_from_this<Program> {
   /// What a context ran last, which has the same sizes in most steps of what it runs next, often: a
   /// decoder's, token by token. Null where that has left the table.
   std::shared_ptr<const Bound> ran_last(const SignatureEntry* last, uint64_t generation) const;
+  /// Binds a new entry, with packed weights where it does not fit without.
+  std::shared_ptr<const Bound> bind_within_limits(SignatureEntry& entry,
+                                                  const std::shared_ptr<const Plan>& plan,
+                                                  const Bound* like);
   /// Chooses what a new entry runs and binds it; the tier's seat.
   TierHooks::Seat bind_first(SignatureEntry& entry, const Bound* like);
   /// Into the table, unless another thread was faster.
@@ -383,7 +390,8 @@ class Program : public std::enable_shared_from_this<Program> {
   std::atomic<bool> frozen_{false};
   std::atomic<uint32_t> attention_{0};
   std::atomic<bool> evicted_{false};  ///< signatures wait for runs to leave them
-  std::once_flag pack_once_;
+  std::mutex packing_;
+  std::vector<const Step*> packed_;  // guarded by packing_
   std::once_flag tier_once_;
   std::atomic<bool> tier_knows_{false};
 

@@ -209,6 +209,17 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
   return insert(std::move(entry), seat);
 }
 
+std::shared_ptr<const Bound> Program::bind_within_limits(SignatureEntry& entry,
+                                                         const std::shared_ptr<const Plan>& plan,
+                                                         const Bound* like) {
+  try {
+    return bind(entry, plan, {.like = like});
+  } catch (const Error& error) {
+    if (error.status() != Status::kLimit || pack_weights().empty()) throw;
+  }
+  return bind(entry, plan, {.like = like});
+}
+
 TierHooks::Seat Program::bind_first(SignatureEntry& entry, const Bound* like) {
   auto published = std::make_shared<Published>();
   TierHooks* tier = tier_knows_.load(std::memory_order_acquire) ? engine_->tier() : nullptr;
@@ -219,12 +230,13 @@ TierHooks::Seat Program::bind_first(SignatureEntry& entry, const Bound* like) {
   std::shared_ptr<const Bound> bound;
   try {
     bound = bind(entry, seat.plan, {.like = like});
-  } catch (const Error&) {
-    // Fused kernels may want more scratch than max_memory_bytes leaves.
-    if (seat.plan == first) throw;
+  } catch (const Error& error) {
+    // Fused kernels may want more scratch than max_memory_bytes leaves, and so do weights that the
+    // background is yet to pack.
+    if (seat.plan == first && error.status() != Status::kLimit) throw;
     seat = {};
     seat.plan = first;
-    bound = bind(entry, first, {.like = like});
+    bound = bind_within_limits(entry, first, like);
   }
   published->active = std::make_shared<Version>(std::move(bound));
   if (published->active->bound->plan != seat.plan) seat.timed = false;

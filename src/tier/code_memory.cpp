@@ -14,7 +14,7 @@ namespace xc::tier {
 
 namespace {
 
-std::atomic<int> g_fail_after{-1};  // tests only
+std::atomic<int> g_fail_after{-1}, g_fail_with{EACCES};  // tests only
 
 // The process-wide answer of the operating system.
 std::mutex g_refusal_mutex;
@@ -25,15 +25,23 @@ bool injected() {
   while (left >= 0)
     if (g_fail_after.compare_exchange_weak(left, left - 1)) {
       if (left > 0) return false;
-      errno = EACCES;
+      errno = g_fail_with;
       return true;
     }
   return false;
 }
 
+/// What a policy refuses it refuses always; for want of memory or of mappings (vm.max_map_count) a
+/// call may fail that goes through another time.
+bool may_pass_later(int error) {
+  return error == ENOMEM || error == EAGAIN;
+}
+
 std::string refuse(const char* what) {
+  const int error = errno;
   const std::string reason =
-      fmt::format("executable memory refused: {}: {}", what, std::strerror(errno));
+      fmt::format("executable memory refused: {}: {}", what, std::strerror(error));
+  if (may_pass_later(error)) return reason;
   const std::lock_guard lock(g_refusal_mutex);
   if (g_refusal.empty()) g_refusal = reason;
   return reason;
@@ -50,7 +58,8 @@ std::string CodeMemory::refusal() {
   return g_refusal;
 }
 
-void CodeMemory::inject_refusal(int n) {
+void CodeMemory::inject_refusal(int n, int error) {
+  g_fail_with.store(error == 0 ? EACCES : error);
   g_fail_after.store(n);
 }
 
@@ -131,23 +140,25 @@ bool CodeMemory::protect(size_t first, size_t pages, int protection, const char*
 CodeMemory::Published CodeMemory::publish(std::span<const uint8_t> code, size_t entry,
                                           size_t alignment) {
   XC_CHECK(entry < code.size() && alignment <= page_size_);
-  if (std::string known = refusal(); !known.empty()) return {std::nullopt, false, std::move(known)};
+  if (std::string known = refusal(); !known.empty())
+    return {std::nullopt, false, false, std::move(known)};
   const size_t pages = (code.size() + page_size_ - 1) / page_size_;
   const std::lock_guard lock(mutex_);
   if (page_limit_ == 0 || pages > page_limit_)
-    return {std::nullopt, false,
+    return {std::nullopt, false, false,
             fmt::format("code memory is full: {} bytes wanted, cap {}", code.size(),
                         page_limit_ * page_size_)};
   std::string reason;
-  if (!reserve(reason)) return {std::nullopt, false, reason};
+  const auto refused = [&] { return Published{std::nullopt, false, refusal().empty(), reason}; };
+  if (!reserve(reason)) return refused();
   const std::optional<size_t> first = take(pages);
   if (!first)
-    return {std::nullopt, true,
+    return {std::nullopt, true, false,
             fmt::format("code memory is full: {} bytes wanted, {} of {} in use", code.size(),
                         used_pages_ * page_size_, page_limit_ * page_size_)};
   if (!protect(*first, pages, PROT_READ | PROT_WRITE, "making pages writable", reason)) {
     give_back(*first, pages);
-    return {std::nullopt, false, reason};
+    return refused();
   }
   std::memcpy(page(*first), code.data(), code.size());
   if (!protect(*first, pages, PROT_READ | PROT_EXEC, "making pages executable", reason)) {
@@ -155,7 +166,7 @@ CodeMemory::Published CodeMemory::publish(std::span<const uint8_t> code, size_t 
     ::madvise(page(*first), pages * page_size_, MADV_DONTNEED);
     ::mprotect(page(*first), pages * page_size_, PROT_NONE);
     give_back(*first, pages);
-    return {std::nullopt, false, reason};
+    return refused();
   }
   __builtin___clear_cache(reinterpret_cast<char*>(page(*first)),
                           reinterpret_cast<char*>(page(*first)) + code.size());
@@ -163,7 +174,7 @@ CodeMemory::Published CodeMemory::publish(std::span<const uint8_t> code, size_t 
   Block block{nullptr, *first, pages};
   const uint8_t* at = page(*first) + entry;
   std::memcpy(&block.entry, &at, sizeof(at));
-  return {block, false, {}};
+  return {block, false, false, {}};
 }
 
 void CodeMemory::retire(const Block& block) noexcept {

@@ -41,6 +41,7 @@ class CodeMemory {
   struct Published {
     std::optional<Block> block;
     bool full = false;   // retiring other blocks would help
+    bool later = false;  // the system is short of memory or mappings, and may not be for ever
     std::string reason;  // why not: "executable memory refused: ...", "code memory is full: ..."
   };
   // Copies a position-independent image and makes it executable. `alignment` is a power of two up
@@ -54,8 +55,9 @@ class CodeMemory {
   // The reason why the process has no executable memory; empty while it has.
   static std::string refusal();
 
-  // For tests: the n-th system call from now fails with EACCES (0: the next; -1: none).
-  static void inject_refusal(int n);
+  // For tests: the n-th system call from now fails with `error`, EACCES unless given (0: the next;
+  // -1: none).
+  static void inject_refusal(int n, int error = 0);
   // For tests: forgets the refusal.
   static void forget_refusal();
 

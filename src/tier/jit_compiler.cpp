@@ -1,5 +1,10 @@
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <mutex>
 
@@ -27,6 +32,19 @@ const xc_jit_table* open_code_generator(std::string& reason) {
     return reinterpret_cast<xc_jit_api_fn>(symbol)(XC_JIT_VERSION);
   reason = "the code generator cannot be opened: " + reason;
   return nullptr;
+}
+
+/// Whether the process can open no file or map no page just now: what fails for that is tried
+/// again.
+bool is_short_of_resources() {
+  const int file = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return errno == EMFILE || errno == ENFILE || errno == ENOMEM;
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  void* const mapped = ::mmap(nullptr, page, PROT_READ, MAP_PRIVATE, file, 0);
+  const bool refused = mapped == MAP_FAILED && errno == ENOMEM;
+  if (mapped != MAP_FAILED) ::munmap(mapped, page);
+  ::close(file);
+  return refused;
 }
 
 class JitPhase final : public PhaseCode {
@@ -154,7 +172,10 @@ class JitCompiler final : public RegionCompiler {
     const tier::CodeMemory::Published published =
         memory->publish(image.code, image.entry, image.alignment);
     if (!published.block)
-      throw Error(published.full ? Status::kLimit : Status::kUnsupported, published.reason);
+      throw Error(published.full    ? Status::kLimit
+                  : published.later ? Status::kOutOfMemory
+                                    : Status::kUnsupported,
+                  published.reason);
     times.publish = thread_cpu_seconds() - start;
     return std::make_shared<JitPhase>(memory, *published.block, image, std::move(listing), times);
   }
@@ -169,9 +190,11 @@ class JitCompiler final : public RegionCompiler {
     std::lock_guard lock(mutex_);
     if (!reason_.empty()) throw Error(Status::kUnsupported, reason_);
     if (!table_) {
-      table_ = open_code_generator(reason_);
+      std::string reason;
+      table_ = open_code_generator(reason);
       if (!table_) {
-        if (reason_.empty()) reason_ = "the code generator is of another version";
+        if (is_short_of_resources()) throw Error(Status::kOutOfMemory, reason);
+        reason_ = reason.empty() ? "the code generator is of another version" : reason;
         throw Error(Status::kUnsupported, reason_);
       }
     }

@@ -78,12 +78,17 @@ void LiveVerification::ask(Program& program, ProgramState& state, Group& group,
 
 void LiveVerification::ask_again(const StatePtr& state, Group& group, SignatureEntry& entry,
                                  int64_t now_ns) {
-  if (now_ns - group.inputs_asked_ns <= kPatienceNs) return;
+  if (group.inputs_posted || now_ns - group.inputs_asked_ns <= kPatienceNs) return;
   group.inputs_asked_ns = now_ns;
   core_.queue.post(state,
                    [this, &group, weak = entry.weak_from_this()](Program& p, ProgramState& s) {
+                     {
+                       const std::lock_guard data(s.data);
+                       group.inputs_posted = false;
+                     }
                      if (const auto target = weak.lock()) ask(p, s, group, *target);
                    });
+  group.inputs_posted = true;  // the job waits for the lock this is under
 }
 
 void LiveVerification::verify(Program& program, ProgramState& state, Group& group,
@@ -119,6 +124,7 @@ void LiveVerification::verify(Program& program, ProgramState& state, Group& grou
     return refusals_.unverified(program, state, group, outcome, "on a live run's inputs: ");
   {
     std::lock_guard data(state.data);
+    group.queued.put_off = 0;
     settle_state(group);  // with its verdicts, where it had code before
   }
   Event event = event_now(state, EventKind::kVerified, group);

@@ -84,7 +84,7 @@ void Observer::sampled(Program& program, const StatePtr& state, SignatureEntry& 
   if (!program.config().force_swap) follow(state, entry, facts, published);
   const int64_t now = steady_ns();
   // Sizes on trial that come no more must not keep others from theirs.
-  if (now - state->trial.seen_ns > kPatienceNs) trials_.give_up(state, false);
+  if (now - state->trial.seen_ns > state->trial.patience_ns) trials_.give_up(state, false);
   const Sample sample{entry, *published.active,   *program.base_plan(), facts, runs,
                       now,   core_.queue.prices()};
   count_sizes(*state, entry, *published.active->bound->plan, runs);
@@ -154,6 +154,8 @@ void Observer::follow(const StatePtr& state, SignatureEntry& entry, const Facts&
   const std::vector<const Group*> groups = chosen(*state, entry, facts);
   const auto wanted = groups.empty() ? nullptr : find_plan(*state, groups);
   bool older = groups.empty() ? running.region_steps > 0 : wanted.get() != &running;
+  if (const auto over = facts.over_limit.lock())
+    older = older && over != (groups.empty() ? state->program.lock()->base_plan() : wanted);
   // Where what is wanted does not go on from what ran before, that is what goes on.
   if (older && entry.segment > 0 && entry.begun.get() == &running) {
     const auto next = groups.empty() ? state->program.lock()->base_plan() : wanted;
@@ -164,7 +166,9 @@ void Observer::follow(const StatePtr& state, SignatureEntry& entry, const Facts&
   const bool settle = older || (again && published.active->bound->provisional);
   if (!settle) {
     const Group* tried = state->trial.group;
-    if (!tried || !state->trial.covers(entry, fact_at(*state, facts, *tried))) return;
+    if (!tried || tried == facts.untried ||
+        !state->trial.covers(entry, fact_at(*state, facts, *tried)))
+      return;
   }
   if (entry.rebinding.exchange(true)) return;
   std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
@@ -173,12 +177,11 @@ void Observer::follow(const StatePtr& state, SignatureEntry& entry, const Facts&
     if (!target) return;
     try {
       if (settle)
-        publishing_.bind_anew(p, s, *target);
+        bind_wanted(p, s, *target);
       else
-        trials_.join(p, s, target);
+        join_trial(p, s, target);
     } catch (const std::exception& error) {
-      // What is over a limit is not asked for again: the signature keeps what it has.
-      target->rebinding = !is_out_of_memory(error);
+      target->rebinding = !is_out_of_memory(error);  // else it would fail the same way
       throw;
     }
     target->rebinding = false;
@@ -188,6 +191,38 @@ void Observer::follow(const StatePtr& state, SignatureEntry& entry, const Facts&
   } catch (...) {
     entry.rebinding = false;
     throw;
+  }
+}
+
+/// What is over a limit is not asked for again: the signature keeps its plan, settled.
+void Observer::bind_wanted(Program& program, ProgramState& state, SignatureEntry& entry) {
+  try {
+    publishing_.bind_anew(program, state, entry);
+  } catch (const Error& error) {
+    if (error.status() != Status::kLimit) throw;
+    {
+      const std::lock_guard data(state.data);
+      Facts& facts = known_facts(state, entry);
+      const auto groups = chosen(state, entry, facts);
+      facts.over_limit = groups.empty() ? program.base_plan() : find_plan(state, groups);
+    }
+    program.settle(entry);
+  }
+}
+
+void Observer::join_trial(Program& program, ProgramState& state,
+                          const std::shared_ptr<SignatureEntry>& entry) {
+  const Group* tried = nullptr;
+  {
+    const std::lock_guard data(state.data);
+    tried = state.trial.group;
+  }
+  try {
+    trials_.join(program, state, entry);
+  } catch (const Error& error) {
+    if (error.status() != Status::kLimit) throw;
+    const std::lock_guard data(state.data);
+    known_facts(state, *entry).untried = tried;
   }
 }
 
@@ -259,7 +294,7 @@ void Observer::queue_if_worth(const ProgramState& state, Group& group, const Sam
                               Wanted& wanted) {
   const bool worth = core_.faults.eager || (state.warming > 0 && group.policy.regret_s() > 0) ||
                      group.policy.worth_compiling(sample.prices, !compilation_.any());
-  if (!worth) return;
+  if (!worth || sample.now_s() < group.queued.again_s) return;
   Event event = event_of(EventKind::kQueued, group);
   event.base_us = group.seconds_in(sample.version) * 1e6;
   event.regret_ms = group.policy.regret_s() * 1e3;

@@ -11,7 +11,7 @@ Fact fact_of(const Group& group, const Plan& plan, std::span<const int64_t> symb
     const auto known = symbol_value(plan, symbols, f.symbol);
     return !known || f.holds(*known);
   });
-  return {policy::size_class(group.cost_at.at(symbols).bytes_fused), applies};
+  return {policy::size_class(group.cost_at.at(symbols).bytes_varying), applies};
 }
 
 double predicted_s(const Group& group, const Plan& plan, std::span<const int64_t> symbols) {
@@ -31,7 +31,7 @@ Facts facts_of(const ProgramState& state, const Plan& plan, std::span<const int6
   return facts;
 }
 
-const Facts& known_facts(const ProgramState& state, SignatureEntry& entry) {
+Facts& known_facts(const ProgramState& state, SignatureEntry& entry) {
   auto known = std::static_pointer_cast<Facts>(entry.tier_facts);
   if (!known || known->size() < state.groups.size()) {
     const auto program = state.program.lock();

@@ -24,7 +24,7 @@ double predicted_s(const Group& group, const Plan& plan, std::span<const int64_t
 /// Facts of all groups of the program.
 Facts facts_of(const ProgramState& state, const Plan& plan, std::span<const int64_t> symbols);
 /// The same of an entry, which keeps them.
-const Facts& known_facts(const ProgramState& state, SignatureEntry& entry);
+Facts& known_facts(const ProgramState& state, SignatureEntry& entry);
 /// The fact of one group; that of a group added since says nothing.
 const Fact& fact_at(const ProgramState& state, const Facts& facts, const Group& group);
 /// Whether the group's kernel serves those sizes.

@@ -105,7 +105,7 @@ Sides pool(const std::vector<Sides>& signatures) {
 }
 
 double back_off_s(int refusals) {
-  return std::ldexp(1.0, std::min(refusals, 6));
+  return std::ldexp(1.0, std::min(refusals, 12));
 }
 
 void Prices::worked(double wall_s, double cpu_s) {

@@ -131,8 +131,11 @@ struct Group {
     Urgency urgency;
     std::weak_ptr<SignatureEntry> by;  ///< whose runs asked for it
     int room_tries = 0;                ///< since then
+    int put_off = 0;                   ///< compiles in a row that came to nothing just then
+    double again_s = 0;                ///< when another is worth asking for
   } queued;
   int64_t inputs_asked_ns = 0;  ///< when a live run's were last asked for
+  bool inputs_posted = false;   ///< a job that asks for them
 
   // ---- while it is in use
   /// How long it takes on one signature (see observer.cpp).
@@ -148,6 +151,7 @@ struct Group {
     double runs = 0;  ///< in use since it last looked
     double due = policy::kSentinelRuns;
     int64_t asked_ns = 0;
+    bool posted = false;  ///< a job that asks for a run's operands
   } sentinel;
   struct Specialising {
     double runs = 0;      ///< in use since its sizes were looked at
@@ -172,7 +176,10 @@ struct Fact {
 };
 
 /// Facts of the groups, in order, for one signature; what SignatureEntry::tier_facts points at.
-using Facts = std::vector<Fact>;
+struct Facts : std::vector<Fact> {
+  std::weak_ptr<const Plan> over_limit;  ///< what was to run there and needs more than is allowed
+  const Group* untried = nullptr;        ///< whose trial does
+};
 
 /// A plan and the groups that are fused in it, in the order in which they claimed nodes. Known as
 /// long as something runs it: a kernel in it may be found wrong.
@@ -202,6 +209,7 @@ struct Trial {
   uint64_t samples = 0;
   int64_t began_ns = 0;
   int64_t seen_ns = 0;                  ///< its last sample
+  int64_t patience_ns = kPatienceNs;    ///< how long it waits for another
   int failures = 0;                     ///< runs without a sample
   int ended = 0;                        ///< runs that the host ended
   static constexpr int kEnded = 8;      ///< of those, between two looks whether one side has others

@@ -74,6 +74,8 @@ void Refusals::not_now(Program& program, ProgramState& state, Group& group,
   {
     std::lock_guard data(state.data);
     group.reason = reason;
+    event.back_off_s = policy::back_off_s(group.queued.put_off++);
+    group.queued.again_s = steady_s() + event.back_off_s;
   }
   core_.emit(state, program, std::move(event));
 }

@@ -38,7 +38,7 @@ class Refusals {
 
   /// A candidate again, whose compile or verification came to nothing: regret is counted anew.
   static void put_back(ProgramState& state, Group& group) noexcept;
-  /// The same, told with the reason.
+  /// The same, told with the reason; not again before some time, twice as long each time in a row.
   void not_now(Program& program, ProgramState& state, Group& group, const std::string& reason);
 
  private:

@@ -45,8 +45,9 @@ class RegionCompiler {
  public:
   virtual ~RegionCompiler() = default;
   /// Fails with an Error whose message says why; kUnsupported when executable memory is refused or
-  /// the code generator is not installed (then `disabled()` says so from now on), kLimit when
-  /// executable memory is full.
+  /// the code generator is not installed (then `disabled()` says so from now on), kOutOfMemory when
+  /// that is so for want of memory, mappings or descriptors and may pass, kLimit when executable
+  /// memory is full.
   virtual std::shared_ptr<const PhaseCode> compile(const loop::Kernel& kernel) = 0;
   /// Makes an earlier process's code ready to run, without opening the code generator. Fails as
   /// compile() does.

@@ -83,7 +83,7 @@ Trial RegionPolicy::wants(int size, const Prices& prices, double now_s) const {
   if (now_s < at.again_s) return Trial::kNone;
   switch (at.choice) {
     case Choice::kFused:
-      return at.doubted ? Trial::kConfirm : Trial::kNone;
+      return at.doubted || (at.slim && at.runs >= kConfirmAfter) ? Trial::kConfirm : Trial::kNone;
     case Choice::kBase:
       return at.regret.exceeds(prices, false) ? Trial::kTry : Trial::kNone;
     case Choice::kOpen:
@@ -104,17 +104,21 @@ Trial RegionPolicy::wants(int size, const Prices& prices, double now_s) const {
   return at.regret.seconds() >= kTrialRuns * at.base_s ? Trial::kTry : Trial::kNone;
 }
 
-void RegionPolicy::decide(int size, bool fused, double base_s, double fused_s, double now_s) {
+void RegionPolicy::decide(int size, bool fused, double base_s, double fused_s, double now_s,
+                          double lost_s) {
   AtSize& at = sizes_[size];
   at.rolled_back = !fused && at.choice == Choice::kFused;
   at.kept = fused && at.choice == Choice::kFused ? at.kept + (at.doubted ? 1 : 0) : 0;
+  // A chance in many tries: what was slow by little may have won. One confirmed has won twice.
+  at.slim = fused && at.choice != Choice::kFused && fused_s > kSlim * base_s;
   at.choice = fused ? Choice::kFused : Choice::kBase;
   at.base_s = base_s;
   at.fused_s = fused_s;
   at.runs = 0;
   at.doubted = false;
+  at.waits = 0;
   at.regret.reset();
-  if (!fused) at.again_s = now_s + back_off_s(at.refusals++);
+  if (!fused) at.again_s = now_s + std::max(back_off_s(at.refusals++), kRarely * lost_s);
   latest_ = size;
 }
 
@@ -123,6 +127,16 @@ void RegionPolicy::postpone(int size) {
   at.runs = 0;
   at.doubted = false;
   at.regret.reset();
+}
+
+void RegionPolicy::gave_up(int size) {
+  postpone(size);
+  ++sizes_[size].waits;
+}
+
+int RegionPolicy::patience(int size) const {
+  const auto at = sizes_.find(size);
+  return 1 << (at == sizes_.end() ? 0 : std::min(at->second.waits, kMostWaits));
 }
 
 void RegionPolicy::failed(int size, double now_s) {

@@ -13,8 +13,9 @@
 
 namespace xc::policy {
 
-/// Class of sizes: runs in which a region moves bytes within a factor of four of each other. One
-/// verdict holds for a class; a kernel that wins on long sequences may lose on short ones.
+/// Class of sizes: runs in which a region moves bytes within a factor of four of each other, those
+/// of weights not counted. One verdict holds for a class; a kernel that wins on long sequences may
+/// lose on short ones.
 int size_class(double bytes);
 
 /// What still has to be measured at a size.
@@ -62,6 +63,8 @@ class RegionPolicy {
     double fused_s = 0;
     int refusals = 0;
     double again_s = 0;        ///< after a refusal: when it may be tried again
+    int waits = 0;             ///< trials in a row that were given up for want of runs
+    bool slim = false;         ///< the trial that brought it into use found little between the two
     bool doubted = false;      ///< became slow
     int kept = 0;              ///< doubts in a row that ended in keeping it
     bool rolled_back = false;  ///< refused after it had been in use
@@ -92,15 +95,20 @@ class RegionPolicy {
   /// Whether it lost its trial at this very size.
   bool refused(int size) const;
 
-  /// The verdict of a trial, with the times per run it saw.
-  void decide(int size, bool fused, double base_s, double fused_s, double now_s);
+  /// The verdict of a trial, with the times per run it saw, which lost its runs `lost_s` in all.
+  void decide(int size, bool fused, double base_s, double fused_s, double now_s, double lost_s);
   /// A verdict of an earlier process.
   void recall(int size, const AtSize& known);
   /// Fused at every size from now on, without trials (mode sync).
   void always() { always_ = true; }
   bool is_always() const { return always_; }
-  /// The trial found too few runs of this size: it has to earn another.
+  /// The trial cannot be held or decided now: it has to earn another.
   void postpone(int size);
+  /// So for want of runs of this size: they may be far between, and the next trial waits for them
+  /// twice as long.
+  void gave_up(int size);
+  /// How many times as long as the first one.
+  int patience(int size) const;
   /// Runs of the trial failed: not before some time, twice as long after each of them.
   void failed(int size, double now_s);
   /// Its code is gone: verdicts stay, what waiting costs is counted anew.
@@ -126,6 +134,12 @@ class RegionPolicy {
   static constexpr double kConfirmAfter = 256;
   /// Times the price of compiling that a region takes before it is tried against its prediction.
   static constexpr double kLookAfter = 300;
+  /// What a lost trial cost is paid for by so many times that long without one.
+  static constexpr double kRarely = 100;
+  /// Of the time of what it replaced: a kernel that wins by less is looked at once more.
+  static constexpr double kSlim = 0.9;
+  /// A trial is waited for 2^kMostWaits times as long as the first one at most.
+  static constexpr int kMostWaits = 6;
   /// Trying a kernel at a size costs a handful of slower runs: regret in runs that pays for it.
   static constexpr double kTrialRuns = 8;
 

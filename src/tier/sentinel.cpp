@@ -19,15 +19,21 @@ void Sentinel::ran(const StatePtr& state, Group& group, SignatureEntry& entry, d
   if (!is_due(group, runs, now_ns)) return;
   core_.queue.post(state,
                    [this, &group, weak = entry.weak_from_this()](Program& p, ProgramState& s) {
+                     {
+                       const std::lock_guard data(s.data);
+                       group.sentinel.posted = false;
+                     }
                      if (const auto target = weak.lock()) ask(p, s, group, *target);
                    });
+  group.sentinel.posted = true;  // the job waits for the lock this is under
 }
 
 bool Sentinel::is_due(Group& group, double runs, int64_t now_ns) const {
   Group::Sentinel& sentinel = group.sentinel;
   sentinel.runs += runs;
   const double due = core_.faults.eager ? policy::kSentinelRuns / 16 : sentinel.due;
-  if (sentinel.runs < due || now_ns - sentinel.asked_ns < kPatienceNs) return false;
+  if (sentinel.runs < due || sentinel.posted || now_ns - sentinel.asked_ns < kPatienceNs)
+    return false;
   sentinel.asked_ns = now_ns;
   return true;
 }

@@ -6,7 +6,7 @@
 namespace xc::tier {
 
 SizedCost::SizedCost(const RegionCost& cost, const Plan& plan) : symbols_(0) {
-  program_ = DimProgram({cost.bytes_fused, cost.product_flops, cost.flops},
+  program_ = DimProgram({cost.bytes_fused, cost.bytes_varying, cost.product_flops, cost.flops},
                         [&](const std::string& name) -> uint32_t {
                           const auto& all = plan.symbols;
                           const auto known = std::ranges::find(all, name, &PlanSymbol::name);
@@ -22,7 +22,7 @@ SizedCost::SizedCost(const RegionCost& cost, const Plan& plan) : symbols_(0) {
 
 SizedCost::Sizes SizedCost::at(std::span<const int64_t> symbols) const {
   if (symbols.size() < symbols_) return {};
-  std::array<int64_t, 3> values{};
+  std::array<int64_t, 4> values{};
   try {
     program_.run(symbols.data(), values.data());
   } catch (const Error& error) {
@@ -30,7 +30,7 @@ SizedCost::Sizes SizedCost::at(std::span<const int64_t> symbols) const {
     return {};
   }
   return {static_cast<double>(values[0]), static_cast<double>(values[1]),
-          static_cast<double>(values[2])};
+          static_cast<double>(values[2]), static_cast<double>(values[3])};
 }
 
 }  // namespace xc::tier

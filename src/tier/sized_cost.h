@@ -19,7 +19,7 @@ class SizedCost {
   SizedCost(const RegionCost& cost, const Plan& plan);
 
   struct Sizes {
-    double bytes_fused = 0, product_flops = 0, flops = 0;
+    double bytes_fused = 0, bytes_varying = 0, product_flops = 0, flops = 0;  // RegionCost's
   };
   /// All 0 where some symbol is not among the first ones, whose values those are, or where the
   /// sizes do not fit together: whoever binds them says so, and of which node.

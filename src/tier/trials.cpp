@@ -1,6 +1,7 @@
 #include "tier/trials.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_set>
 
 #include "base/at_end.h"
@@ -205,6 +206,7 @@ void Trials::start(Program& program, ProgramState& state, Group& group,
     trial.group = &group;
     trial.confirm = wanted == policy::Trial::kConfirm;
     trial.began_ns = trial.seen_ns = steady_ns();
+    trial.patience_ns = kPatienceNs * group.policy.patience(trial.size);
     state.trial = trial;
     group.state = RegionState::kTrial;
   }
@@ -302,14 +304,23 @@ void Trials::end(Program& program, ProgramState& state, bool accepted) {
 }
 
 void Trials::abandon(Program& program, ProgramState& state, bool failed) {
+  std::optional<Event> event;
   {
     std::lock_guard data(state.data);
-    if (Group* group = state.trial.group; group && failed)
-      group->policy.failed(state.trial.size, steady_s());
-    else if (group)
-      group->policy.postpone(state.trial.size);
+    const Trial& trial = state.trial;
+    if (Group* group = trial.group) {
+      if (failed)
+        group->policy.failed(trial.size, steady_s());
+      else
+        group->policy.gave_up(trial.size);
+      event = event_of(EventKind::kTrialSample, *group);
+      event->samples = static_cast<int64_t>(trial.samples);
+      event->wall_ms = ms_since(trial.began_ns);
+      event->detail = failed ? "given up: its runs fail" : "given up: its sizes do not come";
+    }
   }
   end(program, state, false);
+  if (event) core_.emit(state, program, std::move(*event));
 }
 
 void Trials::post_leave(const StatePtr& state, SignatureEntry& entry) {
@@ -445,7 +456,8 @@ void Trials::decide(ProgramState& state, const Trial& trial, const Evidence& evi
                     Event& event) {
   Group& group = *trial.group;
   std::lock_guard data(state.data);
-  group.policy.decide(trial.size, fused, event.base_us * 1e-6, event.fused_us * 1e-6, steady_s());
+  group.policy.decide(trial.size, fused, event.base_us * 1e-6, event.fused_us * 1e-6, steady_s(),
+                      std::max(0.0, evidence.lost_s));
   group.ledger.add_saved(-evidence.lost_s);
   for (const Evidence::Medians& m : evidence.medians)
     group.ledger.trialled(m.shape, trial.confirm ? m.challenger_s : m.active_s,
@@ -463,7 +475,7 @@ void Trials::decide(ProgramState& state, const Trial& trial, const Evidence& evi
     for (const auto& special : state.groups) {
       if (special->special_of != &group || !special->policy.fused(trial.size)) continue;
       special->policy.decide(trial.size, false, event.base_us * 1e-6, event.fused_us * 1e-6,
-                             steady_s());
+                             steady_s(), 0);
       special->watch = {};
       special->reason = "slower than what it replaced, as " + group.name + " is";
       settle_state(*special);
@@ -471,7 +483,7 @@ void Trials::decide(ProgramState& state, const Trial& trial, const Evidence& evi
   ++(trial.confirm ? state.rolled_back : state.rejected);
   event.kind = trial.confirm ? EventKind::kRolledBack : EventKind::kRejected;
   event.detail = (trial.confirm ? "slower than what it replaced: " : "not faster: ") + event.detail;
-  event.back_off_s = policy::back_off_s(group.policy.latest()->refusals - 1);
+  event.back_off_s = group.policy.latest()->again_s - steady_s();
   group.reason = event.detail;
 }
 

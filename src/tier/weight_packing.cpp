@@ -26,14 +26,9 @@ void WeightPacking::post(const Program& program, const StatePtr& state) {
 }
 
 void WeightPacking::pack(Program& program, ProgramState& state) {
-  std::vector<const Step*> prepared;
   const int64_t begin = steady_ns();
-  for (const auto& step : program.base_plan()->steps)
-    if (step->kernel && step->kernel->wants_prepare()) {
-      step->kernel->prepare();
-      prepared.push_back(step.get());
-    }
-  if (prepared.empty()) return;
+  const std::vector<const Step*> packed = program.pack_weights();
+  if (packed.empty()) return;
   for (const auto& entry : program.entries()) {
     if (!program.base_of(*entry)) continue;
     try {
@@ -45,7 +40,7 @@ void WeightPacking::pack(Program& program, ProgramState& state) {
     }
   }
   // Runs have read the weights where they lie, while they were packed too, and some still do.
-  for (const Step* step : prepared)
+  for (const Step* step : packed)
     for (const Operand& operand : step->spec.inputs)
       if (operand.constant)
         program.epochs().retire(std::make_shared<const ForgottenAtEnd>(operand.constant));

@@ -272,6 +272,18 @@ TEST_CASE("tiering/faults: refused executable memory turns the JIT off with a re
   tier::CodeMemory::forget_refusal();
 }
 
+TEST_CASE("tiering/faults: executable memory refused for want of mappings is asked for again") {
+  tier::CodeMemory::inject_refusal(1, ENOMEM);
+  Fixture fixture(kGelu, {});
+  drive(fixture, [&] { return fixture.log.count(EventKind::kCompiled) > 0; });
+  CHECK(fixture.log.count(EventKind::kRefused) == 1);
+  CHECK(fixture.log.last(EventKind::kRefused).find("not compiled: ") == 0);
+  CHECK(fixture.log.count(EventKind::kJitDisabled) == 0);
+  CHECK(fixture.log.count(EventKind::kCompiled) == 1);
+  CHECK(tier::CodeMemory::refusal().empty());
+  tier::CodeMemory::inject_refusal(-1);
+}
+
 TEST_CASE("tiering/faults: freeze stops changes") {
   Fixture fixture(kGelu, {});
   fixture.session->freeze();

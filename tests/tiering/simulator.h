@@ -220,8 +220,9 @@ class Simulation {
       if (++trial_.samples >= 6 && trial_.samples % 2 == 0) judge(out);
       return;
     }
-    if (trial_.region != SIZE_MAX && now_s_ - trial_.seen_s > 0.25) {
-      on_trial_().policy.postpone(trial_.size);
+    if (trial_.region != SIZE_MAX &&
+        now_s_ - trial_.seen_s > 0.25 * on_trial_().policy.patience(trial_.size)) {
+      on_trial_().policy.gave_up(trial_.size);
       trial_ = {};
       ++attention_;
     }
@@ -315,6 +316,16 @@ class Simulation {
     return trial_.special == SIZE_MAX ? states_[trial_.region] : specials_[trial_.special].state;
   }
 
+  /// What the runs of the trial took for want of the side that was in use.
+  double lost_s() const {
+    double lost = 0;
+    for (const auto& [n, sides] : trial_.sides)
+      if (!sides.active.empty() && !sides.challenger.empty())
+        lost += (policy::median(sides.challenger) - policy::median(sides.active)) * 1e-9 *
+                static_cast<double>(sides.challenger.size());
+    return std::max(0.0, lost);
+  }
+
   void judge(SimulatedRun& out) {
     std::vector<policy::Sides> all;
     for (const auto& [n, sides] : trial_.sides) all.push_back(sides);
@@ -330,7 +341,7 @@ class Simulation {
                   now_s_);
     const bool confirm = trial_.confirm;
     on_trial_().policy.decide(trial_.size, fused, confirm ? result.challenger : result.active,
-                              confirm ? result.active : result.challenger, now_s_);
+                              confirm ? result.active : result.challenger, now_s_, lost_s());
     on_trial_().watch = {};
     if (fused && !confirm) ++out.swaps;
     if (!fused && confirm) ++out.rolled_back;

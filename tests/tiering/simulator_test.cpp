@@ -129,6 +129,34 @@ TEST_CASE("tiering/simulator: what becomes slow leaves within a hundred looks or
   }
 }
 
+TEST_CASE("tiering/simulator: long runs are seldom made to try what lost") {
+  // Four hours of runs of a second. Trials of a few runs each are much of that.
+  for (const double fused : {1.2, 2.0, 3.0}) {
+    CAPTURE(fused);
+    const SimulatedRun run =
+        Simulation({linear(1e6, 0, fused, 0.5)}).run(std::vector<int64_t>(4 * 3600, 1));
+    MESSAGE(fmt::format("{:.1f}: {:.4f} of off, {} trials", fused, run.total_s / run.off_s,
+                        run.trials));
+    CHECK(run.trials > 2);
+    CHECK(run.total_s <= 1.02 * run.off_s);
+  }
+}
+
+TEST_CASE("tiering/simulator: sizes that come seldom beside others are decided") {
+  // A long one every so many seconds, between many short ones.
+  for (const double apart_s : {0.1, 0.4, 2.0}) {
+    CAPTURE(apart_s);
+    const SimulatedRegion region = linear(0, 100, 0.4, 0.5);
+    const auto between = static_cast<int64_t>(apart_s / region.base(1));
+    std::vector<int64_t> sizes;
+    for (int64_t k = 0; k < 60 * between; ++k) sizes.push_back(k % between ? 1 : 512);
+    const SimulatedRun run = Simulation({region}).run(sizes);
+    MESSAGE(fmt::format("every {} s: {} trials, {} accepted", apart_s, run.trials, run.swaps));
+    CHECK(run.swaps >= 2);
+    CHECK(run.trials <= 12);
+  }
+}
+
 TEST_CASE("tiering/simulator: kernels for frequent sizes pay, or are given up") {
   // Launch-bound rows: a kernel made for a size takes `factor` of the general one's time.
   const auto region = [](double factor) {

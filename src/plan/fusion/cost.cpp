@@ -32,8 +32,12 @@ RegionCost estimate(const Graph& graph, const Region& region) {
       for (size_t k = 0; k < graph.node(n).inputs.size(); ++k)
         if (graph.node(n).inputs[k] == v) most = reads(n, k);
     cost.bytes_fused = cost.bytes_fused + most;
+    if (!graph.value(v).is_constant()) cost.bytes_varying = cost.bytes_varying + most;
   }
-  for (ValueId v : region.outputs) cost.bytes_fused = cost.bytes_fused + bytes(v);
+  for (ValueId v : region.outputs) {
+    cost.bytes_fused = cost.bytes_fused + bytes(v);
+    cost.bytes_varying = cost.bytes_varying + bytes(v);
+  }
   double weight = 0;
   for (NodeId n : region.nodes) {
     const Node& node = graph.node(n);

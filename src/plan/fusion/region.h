@@ -158,6 +158,7 @@ Verdict lower_region(const Graph& graph, const Region& region, const StepSpec& s
 /// Predicted bytes moved and operations of one execution, for the cost model.
 struct RegionCost {
   Dim bytes_fused;    ///< external operands read and written once
+  Dim bytes_varying;  ///< of those, what is no constant: it tells how much work a run is
   Dim bytes_unfused;  ///< what the separate steps read and write
   Dim product_flops;  ///< of matrix products, two per term
   Dim flops;          ///< of all else, weighed by what each operator costs

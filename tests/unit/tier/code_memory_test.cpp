@@ -104,6 +104,12 @@ TEST_CASE("tier/code_memory: a refusal at any system call is remembered, and not
     CodeMemory other(4096);
     CHECK(other.publish(returns(1), 0, 16).reason == refused.reason);
     CodeMemory::forget_refusal();
+    CHECK_FALSE(refused.later);
+    CodeMemory::inject_refusal(0, ENOMEM);
+    const auto short_of = CodeMemory(4096).publish(returns(1), 0, 16);
+    CHECK(short_of.later);
+    CHECK(short_of.reason.find("executable memory refused: ") == 0);
+    CHECK(CodeMemory::refusal().empty());
     const auto later = memory.publish(returns(9, 2 * 4096), 0, 16);  // all pages are still there
     REQUIRE(later.block);
     const xc_kargs args{};

@@ -72,10 +72,10 @@ TEST_CASE("tier/plan_choice: the state shown is what was decided at any size") {
   settle_state(group);
   CHECK(group.state == RegionState::kReady);
   CHECK(evictable(group));
-  group.policy.decide(3, false, 1e-3, 2e-3, 0);
+  group.policy.decide(3, false, 1e-3, 2e-3, 0, 0);
   settle_state(group);
   CHECK(group.state == RegionState::kBanned);
-  group.policy.decide(5, true, 2e-3, 1e-3, 0);
+  group.policy.decide(5, true, 2e-3, 1e-3, 0, 0);
   settle_state(group);
   CHECK(group.state == RegionState::kLive);
   CHECK(evictable(group));

@@ -72,18 +72,71 @@ TEST_CASE("tier/policy: a kernel in use is doubted when two windows in a row wer
 TEST_CASE("tier/policy: doubts that end in keeping a kernel are counted until one does not") {
   RegionPolicy policy;
   const auto kept = [&] { return policy.measured(3)->kept; };
-  policy.decide(3, true, 2e-3, 1e-3, 0);
+  policy.decide(3, true, 2e-3, 1e-3, 0, 0);
   CHECK(kept() == 0);
-  policy.decide(3, true, 2e-3, 1e-3, 0);  // nobody doubted it
+  policy.decide(3, true, 2e-3, 1e-3, 0, 0);  // nobody doubted it
   CHECK(kept() == 0);
   for (int doubts = 1; doubts < 4; ++doubts) {
     policy.doubt(3);
-    policy.decide(3, true, 2e-3, 1e-3, 0);
+    policy.decide(3, true, 2e-3, 1e-3, 0, 0);
     CHECK(kept() == doubts);
   }
   policy.doubt(3);
-  policy.decide(3, false, 1e-3, 2e-3, 0);
+  policy.decide(3, false, 1e-3, 2e-3, 0, 0);
   CHECK(kept() == 0);
+}
+
+TEST_CASE("tier/policy: a trial that cost much comes again later, and ever more rarely") {
+  const Prices prices;
+  RegionPolicy policy;
+  // When it may be tried next, whatever there is to win.
+  const auto again = [&](double now_s) {
+    double at = now_s;
+    for (; at < 1e6; at += 0.5) {
+      policy.ran_base(3, 1e6, 1, 0.1, at);
+      if (policy.wants(3, prices, at) == Trial::kTry) break;
+    }
+    return at - now_s;
+  };
+  policy.decide(3, false, 1e-3, 2e-3, 0, 5e-3);
+  CHECK(again(0) == doctest::Approx(1));
+  policy.decide(3, false, 1e-3, 2e-3, 100, 5e-3);
+  CHECK(again(100) == doctest::Approx(2));
+  // Three runs of 2 s that took 4 s.
+  policy.decide(3, false, 2, 4, 200, 6);
+  CHECK(again(200) == doctest::Approx(100 * 6));
+  for (int k = 0; k < 20; ++k) policy.decide(3, false, 1e-3, 2e-3, 1000, 0);
+  CHECK(again(1000) == doctest::Approx(4096));
+}
+
+TEST_CASE("tier/policy: a trial that was given up for want of runs is waited for twice as long") {
+  RegionPolicy policy;
+  CHECK(policy.patience(3) == 1);
+  policy.gave_up(3);
+  CHECK(policy.patience(3) == 2);
+  policy.gave_up(3);
+  CHECK(policy.patience(3) == 4);
+  CHECK(policy.patience(5) == 1);
+  for (int k = 0; k < 40; ++k) policy.gave_up(3);
+  CHECK(policy.patience(3) == 1 << RegionPolicy::kMostWaits);
+  policy.decide(3, true, 2e-3, 1e-3, 0, 0);
+  CHECK(policy.patience(3) == 1);
+}
+
+TEST_CASE("tier/policy: a kernel that won by little is looked at once more") {
+  const Prices prices;
+  for (const double fused_s : {0.95e-3, 0.8e-3}) {
+    RegionPolicy policy;
+    policy.decide(3, true, 1e-3, fused_s, 0, 0);
+    CHECK(policy.wants(3, prices, 0) == Trial::kNone);
+    policy.ran_fused(3, 1000);
+    const bool slim = fused_s > 0.9e-3;
+    CHECK(policy.wants(3, prices, 0) == (slim ? Trial::kConfirm : Trial::kNone));
+    policy.decide(3, true, 1e-3, fused_s, 1, 0);  // and once only
+    policy.ran_fused(3, 1000);
+    CHECK(policy.wants(3, prices, 1) == Trial::kNone);
+    CHECK(policy.measured(3)->kept == 0);
+  }
 }
 
 TEST_CASE("tier/policy: a rate is what came lately, per second") {
