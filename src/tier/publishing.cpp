@@ -6,6 +6,7 @@
 #include "tier/failures.h"
 #include "tier/guarded_kernel.h"
 #include "tier/plan_choice.h"
+#include "tier/work.h"
 
 namespace xc::tier {
 namespace {
@@ -116,7 +117,7 @@ void Publishing::bind_anew_or_keep(Program& program, ProgramState& state, Signat
   try {
     return bind_anew(program, state, entry);
   } catch (const std::exception& error) {
-    log_failure(program, error.what());
+    deliver_failure(state, program, error.what());
   }
   const auto now = program.published(entry);
   {
@@ -126,7 +127,7 @@ void Publishing::bind_anew_or_keep(Program& program, ProgramState& state, Signat
   try {
     program.publish(entry, published_alone(program.bind(entry, program.base_plan(), {})));
   } catch (const std::exception& error) {
-    log_failure(program, error.what());
+    deliver_failure(state, program, error.what());
     if (!is_out_of_memory(error)) program.forget(entry);  // its runs fail as a new one's would
   }
 }

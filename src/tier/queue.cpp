@@ -83,6 +83,7 @@ void JobQueue::post(Waiting job) {
     std::lock_guard lock(mutex_);
     if (stopping_ || job.state->in_queue.gone || !start_thread()) return;
     jobs_.push_back(std::move(job));
+    ++calls_;
   }
   wake_.notify_one();
 }
@@ -107,6 +108,7 @@ bool JobQueue::wait_idle(const StatePtr& state, std::chrono::milliseconds timeou
   InQueue& mine = state->in_queue;
   std::unique_lock lock(mutex_);
   ++mine.waiting;
+  ++calls_;
   wake_.notify_one();
   const bool idle = idle_.wait_for(lock, timeout, [&] {
     return busy_ != state && !mine.condemning &&
@@ -279,13 +281,14 @@ void JobQueue::thread_main() {
     if (jobs_.empty()) continue;
     // Over the budget the job stays queued, so that its program can still be taken away: the budget
     // refills with the process's CPU time, and a process that waits for us uses none.
+    const uint64_t calls = calls_;
     const auto next = next_job();
     if (next == jobs_.end()) {
-      tell_postponed(lock);
+      tell_postponed(lock);  // lets go of the lock
       // A process that does nothing is not woken for a budget that does not grow.
       constexpr double kIdleS = 1e-3;
       const double used = process_cpu_seconds();
-      if (!stopping_ && !hurry_) wake_.wait_for(lock, budget_look);
+      wake_.wait_for(lock, budget_look, [&] { return stopping_ || hurry_ || calls_ != calls; });
       budget_look = process_cpu_seconds() - used < kIdleS
                         ? std::min(2 * budget_look, kBudgetLookMost)
                         : kBudgetLook;

@@ -123,6 +123,7 @@ class JobQueue {
   policy::Prices prices_;
   std::unordered_map<const Program*, StatePtr> states_;
   std::deque<Waiting> jobs_;
+  uint64_t calls_ = 0;  // jobs posted and waits begun: what may be done now that could not before
   StatePtr busy_;
   // Some program has InQueue::left_behind or condemning set; `hurry_`: it was not looked at.
   bool left_behind_ = false, hurry_ = false;

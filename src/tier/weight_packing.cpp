@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "tier/failures.h"
+#include "tier/work.h"
 
 namespace xc::tier {
 namespace {
@@ -36,7 +37,8 @@ void WeightPacking::pack(Program& program, ProgramState& state) {
                                                                       {.background = true})));
     } catch (const std::exception& error) {
       if (is_out_of_memory(error)) throw;
-      log_failure(program, error.what());  // over a limit: its runs go on with what they have
+      deliver_failure(state, program,
+                      error.what());  // over a limit: its runs go on with what they have
     }
   }
   // Runs have read the weights where they lie, while they were packed too, and some still do.

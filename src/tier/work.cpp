@@ -1,6 +1,9 @@
 #include "tier/work.h"
 
+#include <new>
 #include <thread>
+
+#include "tier/failures.h"
 
 namespace xc::tier {
 
@@ -16,6 +19,7 @@ Work::Work(ProgramState& state, const Program& program, bool wait)
 Work::~Work() {
   if (!lock_) return;
   const std::vector<Event> told = std::exchange(state_.told, {});
+  const std::vector<std::string> failures = std::exchange(state_.failures, {});
   state_.worker.store({}, std::memory_order_relaxed);
   lock_.unlock();
   try {
@@ -23,6 +27,7 @@ Work::~Work() {
   } catch (...) {
     // Contracts forbid it to the listener; and there may be no memory to hand an event on.
   }
+  for (const std::string& failure : failures) log_failure(program_, failure.c_str());
 }
 
 void deliver(ProgramState& state, const Program& program, Event event) {
@@ -36,6 +41,16 @@ void deliver(ProgramState& state, const Program& program, Event event) {
     state.told.push_back(std::move(event));
   else
     program.engine().emit(event);
+}
+
+void deliver_failure(ProgramState& state, const Program& program, const char* what) noexcept {
+  if (state.worker.load(std::memory_order_relaxed) != std::this_thread::get_id())
+    return log_failure(program, what);
+  try {
+    state.failures.emplace_back(what);
+  } catch (const std::bad_alloc&) {
+    // Not even memory to tell it.
+  }
 }
 
 }  // namespace xc::tier

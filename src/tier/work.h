@@ -7,8 +7,8 @@
 
 namespace xc::tier {
 
-/// Holds ProgramState::work. Events of the time reach the host when it is let go of: a listener may
-/// call the session.
+/// Holds ProgramState::work. Events and log lines of the time reach the host when it is let go of:
+/// a listener may call the session.
 class Work {
  public:
   /// `wait`: false takes the lock only where it is free.
@@ -27,5 +27,8 @@ class Work {
 /// Keeps an event with the program's and delivers it: now, or when the calling thread's Work ends.
 /// With no lock held that a run could want.
 void deliver(ProgramState& state, const Program& program, Event event);
+
+/// Logs a failure of a part of some work that goes on, at the same time.
+void deliver_failure(ProgramState& state, const Program& program, const char* what) noexcept;
 
 }  // namespace xc::tier
