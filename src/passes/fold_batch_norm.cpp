@@ -182,9 +182,14 @@ class BatchNorms {
       const std::vector<ValueId>& inputs = graph_.node(maker).inputs;
       const size_t constant = is_per_column(inputs[0], channels) ? 0 : 1;
       if (!is_per_column(inputs[constant], channels)) return std::nullopt;
+      // A constant of more axes would give the sum more than the product has.
+      const ValueId added_to = inputs[1 - constant];
+      const auto& dims = graph_.value(added_to).type.dims;
+      if (!dims || dims != graph_.value(graph_.node(maker).outputs[0]).type.dims)
+        return std::nullopt;
       add(inputs[constant], 1);
       out.sum = maker;
-      maker = only_maker(inputs[1 - constant]);
+      maker = only_maker(added_to);
     }
     if (maker == kNone) return std::nullopt;
     const Node& product = graph_.node(maker);
