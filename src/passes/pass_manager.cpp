@@ -1,6 +1,7 @@
 #include "passes/pass_manager.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "ir/text.h"
@@ -24,6 +25,39 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// Do they say different things of one value, whatever the sizes of a run are?
+bool contradict(const Type& a, const Type& b) {
+  if (!a.known() || !b.known()) return false;
+  if (a.kind != b.kind || a.dtype != b.dtype) return true;
+  if (!a.dims) return false;
+  return !std::equal(
+      a.dims->begin(), a.dims->end(), b.dims->begin(), b.dims->end(),
+      [](const Dim& x, const Dim& y) { return x == y || !x.is_constant() || !y.is_constant(); });
+}
+
+/// The types of a graph's values, by their names: what replaces a value takes over its name, so a
+/// pass leaves the type of a name as it is.
+class NamedTypes {
+ public:
+  /// Fails with kInternal where a name stands for another type than at the call before.
+  void check(const Graph& graph) {
+    std::unordered_map<std::string, Type> now;
+    for (ValueId id = 0; id < graph.value_count(); ++id) {
+      const Value& value = graph.value(id);
+      if (!value.is_input && !value.is_constant() && value.producer == kNone) continue;
+      now.emplace(value.name, value.type);
+      if (const auto it = before_.find(value.name);
+          it != before_.end() && contradict(it->second, value.type))
+        fail(Status::kInternal, "'{}' was {} and is {} now", value.name, it->second.text(),
+             value.type.text());
+    }
+    before_ = std::move(now);
+  }
+
+ private:
+  std::unordered_map<std::string, Type> before_;
+};
+
 class Runner {
  public:
   Runner(Graph& graph, const PassOptions& options)
@@ -36,6 +70,11 @@ class Runner {
       if (!changed) return;
       if (round + 1 == stage.max_rounds && stage.max_rounds > 1) report_.converged = false;
     }
+  }
+
+  /// What verification compares the first changes with; the graph's types are inferred ones.
+  void begin() {
+    if (options_.verify_each) types_.check(graph_);
   }
 
   PassReport finish() {
@@ -62,6 +101,7 @@ class Runner {
         verify(graph_);
         Graph copy = graph_.clone();
         infer_types(copy);
+        types_.check(copy);
       });
     if (options_.on_dump && (options_.dump_after == "*" || options_.dump_after == pass.name))
       if (changed || pass.run == infer_all_types) options_.on_dump(pass.name, print(graph_));
@@ -92,6 +132,7 @@ class Runner {
   const PassOptions& options_;
   PassContext context_;
   PassReport report_;
+  NamedTypes types_;
 };
 
 }  // namespace
@@ -112,6 +153,7 @@ PassReport run_pipeline(Graph& graph, const Pipeline& pipeline, const PassOption
 PassReport run_pass(Graph& graph, const Pass& pass, const PassOptions& options) {
   Runner runner(graph, options);
   infer_types(graph);
+  runner.begin();
   runner.one(pass);
   infer_types(graph);
   return runner.finish();

@@ -8,6 +8,7 @@
 
 #include "base/background_thread.h"
 #include "base/error.h"
+#include "ir/patch.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "ops/infer.h"
@@ -115,6 +116,35 @@ TEST_CASE("passes/pass_manager: verification catches a pass that breaks the grap
   options.verify_each = true;
   Graph graph = parse_graph(kGraph);
   CHECK_THROWS_AS(run_pipeline(graph, breaking, options), Error);
+}
+
+TEST_CASE("passes/pass_manager: verification catches a value of another type") {
+  // What the pass puts in the place of a Softmax.
+  static std::string op;
+  const Pass replace = {"breaks", "for the test", [](Graph& graph, PassContext&) {
+                          const ValueId old = graph.outputs[0];
+                          const NodeId id = graph.value(old).producer;
+                          const ValueId x = graph.node(id).inputs[0];
+                          Patch patch(graph, "test");
+                          Attrs attrs;
+                          if (op == "Transpose") attrs.set("perm", std::vector<int64_t>{1, 0});
+                          patch.replace(old, patch.add_node(get_op(op), {x}, 1, attrs)[0]);
+                          patch.remove(id);
+                          patch.apply();
+                          return true;
+                        }};
+  PassOptions options;
+  options.verify_each = true;
+  for (const char* each : {"Neg", "Transpose", "IsNaN", "Size"}) {
+    CAPTURE(each);
+    op = each;
+    Graph graph = parse_graph("graph(%x: f32[3, 4]) -> (%y) {\n%y = Softmax(%x) {axis = -1}\n}");
+    if (op == "Neg")
+      run_pass(graph, replace, options);
+    else
+      CHECK_THROWS_WITH_AS(run_pass(graph, replace, options),
+                           doctest::Contains("'y' was f32[3, 4]"), Error);
+  }
 }
 
 TEST_CASE("passes/fold_constants: budgets in bytes and time hold") {
