@@ -46,8 +46,9 @@ class Dim {
   std::optional<int64_t> upper_bound() const;
   /// Are all its symbols sizes, none an element of an input?
   bool of_sizes() const;
-  /// Does the value lie in [low, high] if the elements of inputs by themselves do? Sizes are taken
-  /// to do so, in whatever way they are combined.
+  /// Does the value lie in [low, high] if the elements of inputs by themselves do? Sizes and
+  /// products of sizes are taken to do so, and what is made of them with constants that leave them
+  /// room.
   bool stays_within(int64_t low, int64_t high) const;
   /// The largest known constant divisor (0 for the constant 0).
   int64_t divisor() const;

@@ -3,6 +3,7 @@
 // a guess is none.
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <numeric>
 
@@ -122,11 +123,58 @@ bool Dim::of_sizes() const {
   });
 }
 
+namespace {
+
+/// What a size, or a product of sizes, may come to beside a constant for stays_within(). Large
+/// enough that a constant nobody wrote for a size (the greatest i32 as an end, 2^20 as a factor)
+/// leaves the type, and small enough that the areas of images which exporters multiply a batch by
+/// in i32 do not.
+constexpr double kOrdinarySize = 1 << 12;
+
+double magnitude_of(const Dim& d, double of_size);
+
+double magnitude_of(const Atom& atom, double of_size) {
+  if (atom.kind == Atom::Kind::kSymbol) return of_size;
+  const double a = magnitude_of(atom.a, of_size), b = magnitude_of(atom.b, of_size);
+  const std::optional<int64_t> least_a = atom.a.lower_bound(), least_b = atom.b.lower_bound();
+  switch (atom.kind) {
+    case Atom::Kind::kFloorDiv:
+      return least_b && *least_b > 1 ? std::ceil(a / static_cast<double>(*least_b)) : a;
+    case Atom::Kind::kMod:
+      return b;
+    case Atom::Kind::kMin:
+      if (least_a.value_or(-1) >= 0 && least_b.value_or(-1) >= 0) return std::min(a, b);
+      [[fallthrough]];
+    default:
+      return std::max(a, b);
+  }
+}
+
+/// How far from 0 an expression gets where every size, and product of sizes, is `of_size`.
+double magnitude_of(const Dim& d, double of_size) {
+  const Sum* sum = DimAccess::sum(d);
+  if (!sum) return std::abs(static_cast<double>(d.value()));
+  double total = 0;
+  for (const auto& [monomial, factor] : *sum) {
+    double largest = monomial.atoms.empty() ? 1 : 0;
+    for (const AtomRef& atom : monomial.atoms)
+      largest = std::max(largest, magnitude_of(*atom, of_size));
+    total += std::abs(static_cast<double>(factor)) * largest;
+  }
+  return total;
+}
+
+}  // namespace
+
 bool Dim::stays_within(int64_t low, int64_t high) const {
   const DimBounds bounds = bounds_of(*this);
   if (bounds.low.value_or(INT64_MIN) >= low && bounds.high.value_or(INT64_MAX) <= high) return true;
   if (!node_) return false;
-  if (of_sizes()) return true;
+  if (of_sizes()) {
+    // Types narrower than an ordinary size hold truths alone, which pass for sizes.
+    const double of_size = std::min(kOrdinarySize, static_cast<double>(high / 2));
+    return magnitude_of(*this, of_size) <= static_cast<double>(high);
+  }
   const auto& [monomial, factor] = *node_->sum.begin();
   if (node_->sum.size() != 1 || factor != 1 || monomial.atoms.size() != 1) return false;
   const Atom& atom = *monomial.atoms[0];

@@ -187,6 +187,9 @@ TEST_CASE("ops/infer: elements are followed as numbers their type has") {
     const %minus: f32[1] = [-1]
     const %minus_zero: f32[1] = [-0.0]
     const %one: i64[1] = [1]
+    const %factor: i32[] = 1048576
+    const %pixels: i32[] = 50176
+    const %prime: i64[] = 8193
     %wrapped = Cast(%large) {to = 6}
     %sum = Add(%top, %two)
     %rounded = Cast(%odd) {to = 1}
@@ -204,12 +207,20 @@ TEST_CASE("ops/infer: elements are followed as numbers their type has") {
     %doubled = Mul(%small, %two)
     %float = Cast(%shape) {to = 1}
     %below = Mul(%float, %minus)
+    %size = Size(%x)
+    %elements = Cast(%size) {to = 6}
+    %mega = Mul(%elements, %factor)
+    %area = Mul(%elements, %pixels)
+    %beyond = Add(%small, %top)
+    %end = Min(%beyond, %small)
+    %many = Mul(%size, %prime)
+    %inexact = Cast(%many) {to = 1}
     %y = Identity(%x)
   })");
   CHECK(elements_of(g, "wrapped") == "[5]");
   CHECK(elements_of(g, "sum") == "[-2147483647]");
-  for (const char* value :
-       {"rounded", "negated", "product", "copied", "narrow", "real", "twice", "below"}) {
+  for (const char* value : {"rounded", "negated", "product", "copied", "narrow", "real", "twice",
+                            "below", "mega", "beyond", "end", "inexact"}) {
     CAPTURE(value);
     CHECK(elements_of(g, value) == "unknown");
   }

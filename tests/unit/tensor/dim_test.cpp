@@ -127,3 +127,24 @@ TEST_CASE("tensor/dim: sums divide sums where nothing is left") {
   CHECK(floor_div(area + 1, x + 1).evaluate(at) == 3);
   CHECK(floor_div(Dim(3) * area, Dim(2) * area).evaluate(at) == 1);
 }
+
+TEST_CASE("tensor/dim: constants beside sizes have to leave them room in a type") {
+  constexpr int64_t kI32 = std::numeric_limits<int32_t>::max(), kF32 = 1 << 24;
+  const Dim n = Dim::symbol("n"), m = Dim::symbol("m"), at = Dim::symbol("at", true);
+  const auto fits = [](const Dim& d, int64_t high) { return d.stays_within(-high - 1, high); };
+  for (const Dim& d : {n, n * m, n * m * 50176, n * 150528, n - m, floor_div(n * 300, Dim(7)),
+                       min(n, Dim(kI32)), max(n * 2, m - 5), (n + 1) * (m + 1), at}) {
+    CAPTURE(d.text());
+    CHECK(fits(d, kI32));
+  }
+  for (const Dim& d : {n * (1 << 20), n + kI32, n * m - kI32 - 1, max(n, Dim(kI32)) + 1,
+                       floor_div(n * (int64_t{1} << 40), Dim(3)), at + 1, at * 2}) {
+    CAPTURE(d.text());
+    CHECK(!fits(d, kI32));
+    CHECK(d.stays_within(INT64_MIN, INT64_MAX));
+  }
+  for (const Dim& truth : {n, 1 - n, min(n, 1 - m), max(n - m, m - n)})
+    CHECK(truth.stays_within(0, 1));
+  CHECK(fits(n * m * 300, kF32));
+  CHECK(!fits(n * 8193, kF32));
+}
