@@ -209,6 +209,13 @@ void resample(std::vector<double>& values, Dims& dims, size_t axis, const Resize
   dims[axis] = samples.count;
 }
 
+/// An axis at its own size, every element of which stays where it is: by no mode, even where the
+/// mode's formula would move it (tf_half_pixel_for_nn), unless a region is cut out.
+bool is_kept(const ResizeMode& mode, const ResizeAxis& axis) {
+  return axis.input == axis.output && axis.scale.value() == 1 &&
+         mode.coordinates != "tf_crop_and_resize";
+}
+
 void reference(const ReferenceContext& ctx) {
   check_shapes(ctx);
   const TensorView &x = ctx.inputs[kX], &y = ctx.outputs[0];
@@ -217,13 +224,15 @@ void reference(const ReferenceContext& ctx) {
   const auto planned = plan(ctx, axes);
   const ResizeMode mode = mode_of(*ctx.node);
   std::vector<ResizeSamples> samples(x.dims.size());  // empty = axis kept
-  for (size_t i = 0; i < axes.size(); ++i) samples[axes[i]] = resize_samples(mode, planned[i]);
+  for (size_t i = 0; i < axes.size(); ++i)
+    if (!is_kept(mode, planned[i])) samples[axes[i]] = resize_samples(mode, planned[i]);
   if (mode.interpolation == "nearest" && mode.coordinates != "tf_crop_and_resize")
     return move_nearest(x, y, samples);
   auto values = double_values(x);
   Dims dims = dims_of(x);
+  const double extrapolation = ctx.attrs().get_float("extrapolation_value", 0);
   for (size_t axis : axes)
-    resample(values, dims, axis, samples[axis], ctx.attrs().get_float("extrapolation_value", 0));
+    if (!samples[axis].empty()) resample(values, dims, axis, samples[axis], extrapolation);
   // Weights add up to one but for the last bit, and integers are cut off: 217 must not become 216.
   if (is_integer(y.dtype))
     for (double& v : values)

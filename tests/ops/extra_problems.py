@@ -188,6 +188,14 @@ def shapes(m: Maker) -> Iterator[Problem]:
     for rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
         yield m.problem(f"resize_{rounding}", "Resize", 1, [image, None, scales],
                         nearest_mode=rounding)  # fmt: skip
+    # Of version 11: axes that keep their size are not moved by half an element.
+    for mode in ("nearest", "linear"):
+        problem = m.problem(f"resize_{mode}_tf_half_pixel_for_nn", "Resize", 1,
+                            [image, None, np.array([1, 1, 2, 2], np.float32)], mode=mode,
+                            nearest_mode="round_prefer_ceil",
+                            coordinate_transformation_mode="tf_half_pixel_for_nn")  # fmt: skip
+        problem.alone = True
+        yield problem
 
 
 def transposed(m: Maker) -> Iterator[Problem]:
