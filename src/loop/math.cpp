@@ -443,7 +443,7 @@ class Expander {
                                         0.000024801587301570728872, -2.7557319215039390868e-7,
                                         2.0876754289245749478e-9, -1.1470284441255290241e-11,
                                         4.7377075381346275847e-14});
-    const Expr sine = mad(z * r, s, r);
+    const Expr sine = with_sign_of(mad(z * r, s, r), r);  // -0 + 0 is 0
     const Expr half = c(0.5) * z;
     const Expr lead = c(1) - half;
     const Expr cosine = lead + mad(z * z, t, (c(1) - lead) - half);

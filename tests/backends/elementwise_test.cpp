@@ -634,6 +634,23 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("backends/elementwise: odd functions of -0 are -0") {
+  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16})
+    for (const char* op : {"Sin", "Tan", "Asin", "Atan", "Sinh", "Asinh", "Atanh", "Tanh", "Erf"}) {
+      CAPTURE(op);
+      CAPTURE(name(type));
+      Tensor x(type, {37});  // several registers and a rest
+      for (int64_t i = 0; i < x.count(); ++i) store_double(x.data(), type, i, -0.0);
+      Problem p;
+      p.op = &get_op(op);
+      p.inputs = {x};
+      const std::vector<double> got =
+          run_row(find_row("xc.elementwise", op), p, {})[0].to_doubles();
+      CHECK(
+          std::all_of(got.begin(), got.end(), [](double y) { return y == 0 && std::signbit(y); }));
+    }
+}
+
 /// Adds one to the last element of what another implementation computes.
 class OffByOne final : public Kernel {
  public:

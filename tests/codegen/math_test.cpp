@@ -128,6 +128,22 @@ TEST_CASE("codegen/math: 1 + tanh and 1 + erf keep their digits where those are 
     }
 }
 
+TEST_CASE("codegen/math: odd functions of -0 are -0") {
+  const auto check = [](auto zero, const std::string& target) {
+    using T = decltype(zero);
+    const std::vector<T> x(37, zero);
+    for (const Op op : {Op::kSin, Op::kTanh, Op::kErf, Op::kExpm1, Op::kLog1p})
+      for (const T y : apply<T>(op, x, x, target)) {
+        INFO(target << " " << op_info(op).name);
+        CHECK((y == 0 && std::signbit(y)));
+      }
+  };
+  for (const std::string& target : test::runnable_targets()) {
+    check(-0.0f, target);
+    check(-0.0, target);
+  }
+}
+
 TEST_CASE("codegen/math: logistic functions end in 0") {
   for (const std::string& target : test::runnable_targets()) {
     check_vanishing<float>(target);

@@ -312,7 +312,7 @@ XC_INLINE F32 sin_cos(F32 argument) {
   const I32 q = __builtin_convertvector(bits_as<I64Wide>(shifted), I32) + offset;
   const F32 r = __builtin_convertvector(wide, F32);
   const F32 z = r * r;
-  const F32 sine = mad(z * r, polynomial(z, kS), r);
+  const F32 sine = with_sign_of(mad(z * r, polynomial(z, kS), r), r);  // -0 + 0 is 0
   const F32 half = 0.5f * z;
   const F32 lead = 1.0f - half;
   const F32 cosine = lead + mad(z * z, polynomial(z, kC), (1.0f - lead) - half);
