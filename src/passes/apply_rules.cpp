@@ -145,7 +145,7 @@ class Applier {
   }
 
   bool try_rule(const Rule& rule, NodeId root) {
-    const std::optional<Match> match = match_rule(rule, graph_, root);
+    const std::optional<Match> match = match_rule(rule, graph_, root, context_.options.tolerant);
     if (!match || !is_free(rule, *match)) return false;
     const Node& node = graph_.node(root);
     const ValueId old = node.outputs[0];

@@ -26,24 +26,25 @@ double rounded_to(DType type, double number) {
 }
 
 /// How far a stored decimal may be from the one in a rule: exporters write sqrt(2 / pi) with eight
-/// digits, or compute it in the type.
-double tolerance_of(DType type) {
+/// digits, or compute it in the type. Results in f64 show the difference.
+double tolerance_of(DType type, bool tolerant) {
   if (type == DType::kF16) return 0x1p-10;
   if (type == DType::kBF16) return 0x1p-7;
+  if (type == DType::kF64 && !tolerant) return 0x1p-50;
   return 0x1p-22;
 }
 
 /// Is a stored number the one written in a rule? Binary fractions (1, 0.5, 6) are nobody's
 /// rounding of another number: log(1.000005 + e^x) is no Softplus for x near -15. Zeros have signs:
 /// the larger of -1 and -0 is no Relu's 0.
-bool is_written_number(double stored, double written, DType type) {
+bool is_written_number(double stored, double written, DType type, bool tolerant) {
   if (std::signbit(stored) != std::signbit(written)) return false;
   if (stored == written) return true;
   if (!is_float(type)) return false;
   const double held = rounded_to(type, written);
   if (!std::isfinite(held)) return false;
   const bool decimal = rounded_to(DType::kF32, written) != written;
-  return stored == held || (decimal && about(stored, written, tolerance_of(type)));
+  return stored == held || (decimal && about(stored, written, tolerance_of(type, tolerant)));
 }
 
 std::optional<int64_t> rank_of(const Graph& graph, ValueId id) {
@@ -54,7 +55,8 @@ std::optional<int64_t> rank_of(const Graph& graph, ValueId id) {
 /// Pattern variables and nodes while a match is looked for; choices are undone on the way back.
 class Matcher {
  public:
-  Matcher(const Rule& rule, const Graph& graph) : rule_(rule), graph_(graph) {
+  Matcher(const Rule& rule, const Graph& graph, bool tolerant)
+      : rule_(rule), graph_(graph), tolerant_(tolerant) {
     match_.bindings.resize(rule.variables.size());
   }
 
@@ -114,7 +116,7 @@ class Matcher {
     if (goal.value == kNone) return false;
     const Value& value = graph_.value(goal.value);
     const std::optional<double> number = scalar_constant(value);
-    return number && is_written_number(*number, term.number, value.constant.dtype());
+    return number && is_written_number(*number, term.number, value.constant.dtype(), tolerant_);
   }
 
   bool are_ints(const Term& term, const Goal& goal) const {
@@ -217,7 +219,7 @@ class Matcher {
   bool equal(const AttrTerm& wanted, const Attr& given, const Node& node) const {
     if (kind_of(wanted.value) != kind_of(given)) return false;
     if (const double* number = std::get_if<double>(&wanted.value))
-      return is_written_number(std::get<double>(given), *number, DType::kF32);
+      return is_written_number(std::get<double>(given), *number, DType::kF32, tolerant_);
     if (const int64_t* number = std::get_if<int64_t>(&wanted.value)) {
       std::vector<int64_t> a{*number}, b{std::get<int64_t>(given)};
       if (wanted.name == "axis") {
@@ -328,6 +330,7 @@ class Matcher {
 
   const Rule& rule_;
   const Graph& graph_;
+  const bool tolerant_;
   Match match_;
   int steps_ = 0;
 };
@@ -342,8 +345,8 @@ std::optional<Match> Matcher::run(NodeId root) {
 
 }  // namespace
 
-std::optional<Match> match_rule(const Rule& rule, const Graph& graph, NodeId root) {
-  return Matcher(rule, graph).run(root);
+std::optional<Match> match_rule(const Rule& rule, const Graph& graph, NodeId root, bool tolerant) {
+  return Matcher(rule, graph, tolerant).run(root);
 }
 
 std::optional<double> number_of(const Graph& graph, const Binding& binding) {

@@ -22,7 +22,8 @@ struct Match {
 };
 
 /// The first way in which the rule's pattern fits the node's first output and its conditions hold.
-std::optional<Match> match_rule(const Rule& rule, const Graph& graph, NodeId root);
+/// `tolerant`: an f64 may be a decimal written with the digits of an f32.
+std::optional<Match> match_rule(const Rule& rule, const Graph& graph, NodeId root, bool tolerant);
 
 /// The variable as a number: a scalar constant or a numeric attribute.
 std::optional<double> number_of(const Graph& graph, const Binding& binding);

@@ -1,6 +1,7 @@
 #include "passes/rules/rule_set.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "base/error.h"
 #include "ir/text.h"
@@ -106,6 +107,43 @@ TEST_CASE("passes/rules: a rule of an unknown operator is left out with a note")
   CHECK(set.rules().size() == 1);
   REQUIRE(set.notes().size() == 1);
   CHECK(set.notes()[0] == "rule a: no operator acme::Magic");
+}
+
+TEST_CASE("passes/rules: an f64 has all digits of a rule's number where numerics are strict") {
+  const auto op_of = [](const std::string& root, const char* type, bool tolerant) {
+    PassOptions options;
+    options.tolerant = tolerant;
+    options.verify_each = true;
+    Graph graph = parse_graph(fmt::format(R"(graph(%x: {0}[n, 4]) -> (%y) {{
+  const %root: {0}[] = {1}
+  const %one: {0}[] = 1
+  const %half: {0}[] = 0.5
+  %a = Div(%x, %root)
+  %b = Erf(%a)
+  %c = Add(%b, %one)
+  %d = Mul(%x, %c)
+  %y = Mul(%d, %half)
+}})",
+                                          type, root));
+    run_pass(graph, find_pass("apply-rules"), options);
+    return std::string(graph.node(graph.value(graph.outputs[0]).producer).op->name);
+  };
+  for (const bool tolerant : {true, false}) {
+    CHECK(op_of("1.4142135623730951", "f64", tolerant) == "Gelu");
+    CHECK(op_of("1.414213562373095", "f64", tolerant) == "Gelu");
+    CHECK(op_of("1.41421356", "f32", tolerant) == "Gelu");
+    CHECK(op_of("1.41421356", "f64", tolerant) == (tolerant ? "Gelu" : "Mul"));
+    CHECK(op_of("1.41421353", "f64", tolerant) == (tolerant ? "Gelu" : "Mul"));
+  }
+  // Attributes are f32, and a sixth of those no sixth.
+  const std::string swish = "HardSigmoid(%x) {alpha = 0.1666666716337204, beta = 0.5}";
+  for (const char* type : {"f32", "f64"}) {
+    Graph graph = parse_graph(
+        fmt::format("graph(%x: {}[n]) -> (%y) {{\n%a = {}\n%y = Mul(%x, %a)\n}}", type, swish));
+    run_pass(graph, find_pass("apply-rules"), {});
+    const Node& last = graph.node(graph.value(graph.outputs[0]).producer);
+    CHECK(last.op->name == (std::string(type) == "f32" ? "HardSwish" : "Mul"));
+  }
 }
 
 TEST_CASE("passes/rules: attributes match by value, by absence and by variable") {
