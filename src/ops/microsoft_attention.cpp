@@ -65,15 +65,28 @@ ValueId score_bias(Expansion& e, const Node& node, const Masking& at, ValueId to
       const auto per_sample = [&](ValueId vector) {
         return e.add("Unsqueeze", {vector, e.ints({1, 2, 3})});
       };
-      if (!has_begins((*e.type(at.mask).dims)[0], (*e.type(0).dims)[0])) {
+      const Dim &length = (*e.type(at.mask).dims)[0], &samples = (*e.type(0).dims)[0];
+      if (length == samples ||
+          (length.is_constant() && samples.is_constant() && !has_begins(length, samples))) {
         // Reshape holds it to one per sample: of one sample it would broadcast otherwise.
         seen = e.add("Less", {places, per_sample(e.add("Reshape", {mask, batch}))});
         break;
       }
-      const auto both =
-          e.add("Split", {mask}, 2, {{"axis", int64_t{0}}, {"num_outputs", int64_t{2}}});
-      seen = e.add("And", {e.add("Less", {places, per_sample(both[0])}),
-                           e.add("GreaterOrEqual", {places, per_sample(both[1])})});
+      ValueId ends = kNone, begins = kNone;
+      if (has_begins(length, samples)) {
+        const auto both =
+            e.add("Split", {mask}, 2, {{"axis", int64_t{0}}, {"num_outputs", int64_t{2}}});
+        ends = both[0], begins = both[1];
+      } else {
+        // A run tells which it is: behind the ends alone come places to begin at 0.
+        const ValueId zeros = e.add("Expand", {e.integer(0), batch});
+        const ValueId all = e.add("Concat", {mask, zeros}, {{"axis", int64_t{0}}});
+        const ValueId twice = e.add("Add", {batch, batch});
+        ends = e.add("Slice", {all, e.ints({0}), batch});
+        begins = e.add("Slice", {all, batch, twice});
+      }
+      seen = e.add("And", {e.add("Less", {places, per_sample(ends)}),
+                           e.add("GreaterOrEqual", {places, per_sample(begins)})});
       break;
     }
     case 2:
