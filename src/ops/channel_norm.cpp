@@ -96,19 +96,24 @@ ValueId per_channel(Expansion& e, size_t i, int64_t rank) {
 
 // ---- statistics of each sample ------------------------------------------------------------------
 
-void infer_per_channel(InferContext& ctx) {
+void infer_per_channel(InferContext& ctx, size_t least_rank) {
   check_dtype(ctx, 0, kFloats);
   require_same_dtype(ctx, 1);
   require_same_dtype(ctx, 2);
   const SymDims& x = ctx.dims(0);
-  if (x.size() < 3) ctx.error("input has rank {}, expected at least 3", x.size());
+  if (x.size() < least_rank)
+    ctx.error("input has rank {}, expected at least {}", x.size(), least_rank);
   require_vector(ctx, 1, x[1]);
   require_vector(ctx, 2, x[1]);
   ctx.set(0, ctx.dtype(0), x);
 }
 
+void infer_instance_norm(InferContext& ctx) {
+  infer_per_channel(ctx, 3);
+}
+
 void infer_group_norm(InferContext& ctx) {
-  infer_per_channel(ctx);
+  infer_per_channel(ctx, 2);  // of one element a channel: groups of those
   const int64_t groups = ctx.attrs().get_int("num_groups", 0);
   if (groups < 1) ctx.error("attribute 'num_groups' is {}", groups);
   if (!contains(kFloats, dtype_attr(ctx.attrs().get_int("stash_type", 1))))
@@ -238,7 +243,7 @@ void register_channel_norm(OpList& ops) {
   batch.attrs.push_back({"training_mode", AttrKind::kInt, false, 0, 1});
   ops.push_back(std::move(batch));
 
-  ops.push_back(norm("InstanceNormalization", infer_per_channel, reference_instance_norm,
+  ops.push_back(norm("InstanceNormalization", infer_instance_norm, reference_instance_norm,
                      expand_instance_norm));
 
   OpDef group =

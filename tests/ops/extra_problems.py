@@ -152,6 +152,8 @@ def norms(m: Maker) -> Iterator[Problem]:
     for axis in (0, 1, -1):
         for op in ("Softmax", "LogSoftmax", "Hardmax"):
             yield m.problem(f"{op}_axis_{axis}", op, 1, [x * 5], axis=axis)
+    yield m.problem("group_norm_no_axes", "GroupNormalization", 1,
+                    [m.floats(3, 6), m.floats(6), m.floats(6)], num_groups=2)  # fmt: skip
 
 
 def quantisation(m: Maker) -> Iterator[Problem]:
