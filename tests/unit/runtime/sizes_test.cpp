@@ -3,10 +3,12 @@
 #include <doctest/doctest.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "backends/step.h"
 #include "ops/containers.h"
 #include "runtime/session.h"
 #include "support/sessions.h"
@@ -380,6 +382,32 @@ TEST_CASE("runtime/sizes: operators that simpler ones stand for still ask what t
     for (int round = 0; round < 2; ++round) {
       CHECK(status_of(*session, inputs(p.good)) == Status::kOk);
       CHECK(status_of(*session, inputs(p.bad)) == Status::kInvalidArgument);
+    }
+  }
+}
+
+TEST_CASE("runtime/sizes: strict numerics ask what operators asked of which sizes alone are read") {
+  struct Problem {
+    const char* node;
+    std::vector<int64_t> numbers;
+    Dims good, bad;
+  };
+  Config config;
+  config.jit = static_cast<int64_t>(JitMode::kOff);
+  config.numerics = static_cast<int64_t>(Numerics::kStrict);
+  const Tensor v = Tensor::of<float>({1}, {1, 1});
+  for (const Problem& p : {Problem{"%r = Reshape(%x, %k)", {1, 1, 1}, {1, 1}, {1, 2}},
+                           Problem{"%r, %i = TopK(%x, %k)", {3}, {2, 4}, {4, 2}},
+                           Problem{"%r = Squeeze(%x, %k)", {0}, {1, 4}, {2, 4}}}) {
+    CAPTURE(p.node);
+    const std::string text = fmt::format(
+        "graph g(%x: f32[n, m], %v: f32[1, 1]) -> (%y) {{\nconst %k: i64[{}] = [{}]\n{}\n"
+        "%s = Shape(%r)\n%y = Expand(%v, %s)\n}}",
+        p.numbers.size(), fmt::join(p.numbers, ", "), p.node);
+    auto session = testing::session_of(text.c_str(), config);
+    for (int round = 0; round < 2; ++round) {
+      CHECK(status_of(*session, {ramp(p.good, 1, 2), v}) == Status::kOk);
+      CHECK(status_of(*session, {ramp(p.bad, 1, 2), v}) == Status::kInvalidArgument);
     }
   }
 }
