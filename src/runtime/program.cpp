@@ -45,18 +45,25 @@ void Program::pack() {
   const auto mode = static_cast<JitMode>(config_.jit);
   if (!engine_->tier() || mode == JitMode::kOff || mode == JitMode::kFreeze ||
       (mode == JitMode::kSync && config_.fusion) ||
-      static_cast<Numerics>(config_.numerics) == Numerics::kStrict)
+      static_cast<Numerics>(config_.numerics) == Numerics::kStrict) {
     pack_weights();
+    take_packed();  // nothing was bound without, and nobody follows up
+  }
 }
 
-std::vector<const Step*> Program::pack_weights() {
+void Program::pack_weights() {
   const std::lock_guard lock(packing_);
   for (const auto& step : base_plan_->steps)
     if (step->kernel && step->kernel->wants_prepare()) {
       step->kernel->prepare();
       packed_.push_back(step.get());
     }
-  return packed_;
+  all_packed_.store(true, std::memory_order_release);
+}
+
+std::vector<const Step*> Program::take_packed() {
+  const std::lock_guard lock(packing_);
+  return std::exchange(packed_, {});
 }
 
 std::shared_ptr<Program> Program::create(std::shared_ptr<Engine> engine,

@@ -196,8 +196,10 @@ class Program : public std::enable_shared_from_this<Program> {
   /// Packs what Packing::kLater has left, unless there is background work that does.
   void pack();
   /// Packs all weights of the base plan that are not yet, whose kernels take less scratch from
-  /// there on. The steps whose weights were packed, now or before. Slow; any thread.
-  std::vector<const Step*> pack_weights();
+  /// there on. Slow; any thread.
+  void pack_weights();
+  /// The steps whose weights were packed since it was asked last.
+  std::vector<const Step*> take_packed();
 
   /// Fails as a run of inputs of these dims would, as far as the types of the inputs tell; nothing
   /// is said of inputs that are no tensors.
@@ -391,7 +393,8 @@ class Program : public std::enable_shared_from_this<Program> {
   std::atomic<uint32_t> attention_{0};
   std::atomic<bool> evicted_{false};  ///< signatures wait for runs to leave them
   std::mutex packing_;
-  std::vector<const Step*> packed_;  // guarded by packing_
+  std::vector<const Step*> packed_;  // guarded by packing_, until taken
+  std::atomic<bool> all_packed_{false};
   std::once_flag tier_once_;
   std::atomic<bool> tier_knows_{false};
 

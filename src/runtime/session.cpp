@@ -319,12 +319,9 @@ bool Session::warm_up(const std::vector<Dims>& shapes, std::chrono::milliseconds
   if (!program.adapts()) program.settle(*entry);
   if (!runs_in_time(1)) return false;
   if (!program.adapts()) {
-    for (const auto& body : program.children())
-      for_each_program(*body, [&](Program& each) {
-        for (const auto& known : each.entries())
-          if (known->last_use >= begin) each.settle(*known);
-        return true;
-      });
+    for (const auto& body : all_programs(program))
+      for (const auto& known : body->entries())
+        if (body != held && known->last_use >= begin) body->settle(*known);
     return !tier || is_warm(*tier, program, views, begin, options.deadline_ns);
   }
   const Warming warming(*tier, all_programs(program));

@@ -212,11 +212,13 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
 std::shared_ptr<const Bound> Program::bind_within_limits(SignatureEntry& entry,
                                                          const std::shared_ptr<const Plan>& plan,
                                                          const Bound* like) {
+  const bool packed = all_packed_.load(std::memory_order_acquire);
   try {
     return bind(entry, plan, {.like = like});
   } catch (const Error& error) {
-    if (error.status() != Status::kLimit || pack_weights().empty()) throw;
+    if (error.status() != Status::kLimit || packed) throw;
   }
+  pack_weights();
   return bind(entry, plan, {.like = like});
 }
 

@@ -80,15 +80,10 @@ void LiveVerification::ask_again(const StatePtr& state, Group& group, SignatureE
                                  int64_t now_ns) {
   if (group.inputs_posted || now_ns - group.inputs_asked_ns <= kPatienceNs) return;
   group.inputs_asked_ns = now_ns;
-  core_.queue.post(state,
-                   [this, &group, weak = entry.weak_from_this()](Program& p, ProgramState& s) {
-                     {
-                       const std::lock_guard data(s.data);
-                       group.inputs_posted = false;
-                     }
-                     if (const auto target = weak.lock()) ask(p, s, group, *target);
-                   });
-  group.inputs_posted = true;  // the job waits for the lock this is under
+  core_.queue.post_once(state, group.inputs_posted,
+                        [this, &group, weak = entry.weak_from_this()](Program& p, ProgramState& s) {
+                          if (const auto target = weak.lock()) ask(p, s, group, *target);
+                        });
 }
 
 void LiveVerification::verify(Program& program, ProgramState& state, Group& group,

@@ -177,7 +177,7 @@ void Observer::follow(const StatePtr& state, SignatureEntry& entry, const Facts&
     if (!target) return;
     try {
       if (settle)
-        bind_wanted(p, s, *target);
+        publishing_.bind_anew_or_settle(p, s, *target);
       else
         join_trial(p, s, target);
     } catch (const std::exception& error) {
@@ -194,22 +194,7 @@ void Observer::follow(const StatePtr& state, SignatureEntry& entry, const Facts&
   }
 }
 
-/// What is over a limit is not asked for again: the signature keeps its plan, settled.
-void Observer::bind_wanted(Program& program, ProgramState& state, SignatureEntry& entry) {
-  try {
-    publishing_.bind_anew(program, state, entry);
-  } catch (const Error& error) {
-    if (error.status() != Status::kLimit) throw;
-    {
-      const std::lock_guard data(state.data);
-      Facts& facts = known_facts(state, entry);
-      const auto groups = chosen(state, entry, facts);
-      facts.over_limit = groups.empty() ? program.base_plan() : find_plan(state, groups);
-    }
-    program.settle(entry);
-  }
-}
-
+/// One whose plans are over a limit there is not joined again.
 void Observer::join_trial(Program& program, ProgramState& state,
                           const std::shared_ptr<SignatureEntry>& entry) {
   const Group* tried = nullptr;

@@ -70,7 +70,6 @@ class Observer {
   void sampled_on_trial(const StatePtr& state, SignatureEntry& entry, const Published& published);
   void follow(const StatePtr& state, SignatureEntry& entry, const Facts& facts,
               const Published& published);
-  void bind_wanted(Program& program, ProgramState& state, SignatureEntry& entry);
   void join_trial(Program& program, ProgramState& state,
                   const std::shared_ptr<SignatureEntry>& entry);
   void add_sample(const StatePtr& state, Group& group, const Fact& fact, const Sample& sample,

@@ -109,6 +109,12 @@ void Publishing::bind_anew_or_settle(Program& program, ProgramState& state, Sign
     bind_anew(program, state, entry);
   } catch (const Error& error) {
     if (error.status() != Status::kLimit) throw;
+    {
+      const std::lock_guard data(state.data);
+      Facts& facts = known_facts(state, entry);
+      const auto groups = chosen(state, entry, facts);
+      facts.over_limit = groups.empty() ? program.base_plan() : find_plan(state, groups);
+    }
     program.settle(entry);
   }
 }

@@ -74,6 +74,21 @@ void JobQueue::post(const StatePtr& state, Job job, Charge charge) {
   post({state, std::move(job), nullptr, charge});
 }
 
+void JobQueue::post_once(const StatePtr& state, bool& posted, Job job, Charge charge) {
+  if (posted) return;
+  post(
+      state,
+      [&posted, job = std::move(job)](Program& program, ProgramState& its) {
+        const AtEnd done([&] {
+          std::lock_guard data(its.data);
+          posted = false;
+        });
+        job(program, its);
+      },
+      charge);
+  posted = true;  // `data` is held: the job's end waits for it
+}
+
 void JobQueue::post_compile(const StatePtr& state, Job job, const Urgency& urgency) {
   post({state, std::move(job), &urgency, Charge::kBudget});
 }

@@ -58,6 +58,9 @@ class JobQueue {
   // ---- jobs
   /// Does nothing for a program that goes, or without a thread.
   void post(const StatePtr& state, Job job, Charge charge = Charge::kBudget);
+  /// The same unless such a job is posted: `posted`, of the program's state and under its `data`,
+  /// which the caller holds, is set until it ends.
+  void post_once(const StatePtr& state, bool& posted, Job job, Charge charge = Charge::kBudget);
   /// A compile: in the order of urgency, after everything else. `urgency` outlives the job.
   void post_compile(const StatePtr& state, Job job, const Urgency& urgency);
   /// The program compiles nothing any more.

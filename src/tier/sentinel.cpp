@@ -17,15 +17,10 @@ constexpr double kNeverAgain = 1e15;                    ///< runs
 void Sentinel::ran(const StatePtr& state, Group& group, SignatureEntry& entry, double runs,
                    int64_t now_ns) {
   if (!is_due(group, runs, now_ns)) return;
-  core_.queue.post(state,
-                   [this, &group, weak = entry.weak_from_this()](Program& p, ProgramState& s) {
-                     {
-                       const std::lock_guard data(s.data);
-                       group.sentinel.posted = false;
-                     }
-                     if (const auto target = weak.lock()) ask(p, s, group, *target);
-                   });
-  group.sentinel.posted = true;  // the job waits for the lock this is under
+  core_.queue.post_once(state, group.sentinel.posted,
+                        [this, &group, weak = entry.weak_from_this()](Program& p, ProgramState& s) {
+                          if (const auto target = weak.lock()) ask(p, s, group, *target);
+                        });
 }
 
 bool Sentinel::is_due(Group& group, double runs, int64_t now_ns) const {

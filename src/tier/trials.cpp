@@ -4,7 +4,6 @@
 #include <optional>
 #include <unordered_set>
 
-#include "base/at_end.h"
 #include "base/clock.h"
 #include "runtime/sampling.h"
 #include "tier/failures.h"
@@ -91,19 +90,12 @@ void Trials::seated(ProgramState& state, SignatureEntry& entry, int64_t trial) {
 }
 
 void Trials::post_start(const StatePtr& state, Group& group, bool doubted, SignatureEntry& entry) {
-  bool ProgramState::* const posted =
-      doubted ? &ProgramState::confirm_posted : &ProgramState::trial_posted;
-  if ((*state).*posted) return;
-  const std::weak_ptr<SignatureEntry> weak = entry.weak_from_this();
-  const auto start_it = [this, &group, weak, posted](Program& p, ProgramState& s) {
-    const AtEnd done([&] {
-      std::lock_guard lock(s.data);
-      s.*posted = false;
-    });
-    if (const auto target = weak.lock()) start(p, s, group, target);
-  };
-  core_.queue.post(state, start_it, doubted ? Charge::kSoon : Charge::kBudget);
-  (*state).*posted = true;  // `data` is held: the job waits for it
+  core_.queue.post_once(
+      state, doubted ? state->confirm_posted : state->trial_posted,
+      [this, &group, weak = entry.weak_from_this()](Program& p, ProgramState& s) {
+        if (const auto target = weak.lock()) start(p, s, group, target);
+      },
+      doubted ? Charge::kSoon : Charge::kBudget);
 }
 
 bool Trials::count_sample(const StatePtr& state, SignatureEntry& entry,
@@ -131,13 +123,9 @@ void Trials::count_failure(const StatePtr& state, bool ended) {
 }
 
 void Trials::give_up(const StatePtr& state, bool failed) {
-  if (!state->trial.group || state->end_posted) return;
+  if (!state->trial.group) return;
   const auto end_it = [this, failed, began_ns = state->trial.began_ns,
                        seen_ns = state->trial.seen_ns](Program& p, ProgramState& s) {
-    const AtEnd done([&] {
-      std::lock_guard lock(s.data);
-      s.end_posted = false;
-    });
     {
       std::lock_guard lock(s.data);
       const Trial& trial = s.trial;
@@ -146,8 +134,7 @@ void Trials::give_up(const StatePtr& state, bool failed) {
     }
     abandon(p, s, failed);
   };
-  core_.queue.post(state, end_it, Charge::kSoon);
-  state->end_posted = true;
+  core_.queue.post_once(state, state->end_posted, end_it, Charge::kSoon);
 }
 
 void Trials::next(Program& program, ProgramState& state) {

@@ -28,7 +28,8 @@ void WeightPacking::post(const Program& program, const StatePtr& state) {
 
 void WeightPacking::pack(Program& program, ProgramState& state) {
   const int64_t begin = steady_ns();
-  const std::vector<const Step*> packed = program.pack_weights();
+  program.pack_weights();
+  const std::vector<const Step*> packed = program.take_packed();
   if (packed.empty()) return;
   for (const auto& entry : program.entries()) {
     if (!program.base_of(*entry)) continue;
@@ -37,8 +38,8 @@ void WeightPacking::pack(Program& program, ProgramState& state) {
                                                                       {.background = true})));
     } catch (const std::exception& error) {
       if (is_out_of_memory(error)) throw;
-      deliver_failure(state, program,
-                      error.what());  // over a limit: its runs go on with what they have
+      // Over a limit: its runs go on with what they have.
+      deliver_failure(state, program, error.what());
     }
   }
   // Runs have read the weights where they lie, while they were packed too, and some still do.

@@ -8,6 +8,12 @@
 
 namespace xc::testing {
 
+Config config_in(JitMode mode) {
+  Config config;
+  config.jit = static_cast<int64_t>(mode);
+  return config;
+}
+
 std::shared_ptr<Session> session_of(const std::string& text, Config config) {
   if (config.threads == 0) config.threads = 1;
   return std::make_shared<Session>(Model::create(create_engine(config, {}), parse_graph(text)),

@@ -9,6 +9,8 @@
 
 namespace xc::testing {
 
+Config config_in(JitMode mode);
+
 /// A session over a graph in text form, on one thread unless `config` says more.
 std::shared_ptr<Session> session_of(const std::string& text, Config config);
 

@@ -40,8 +40,7 @@ int64_t least(const std::function<bool(int64_t)>& fits) {
 }
 
 Config limited(JitMode mode, int64_t limit) {
-  Config config;
-  config.jit = static_cast<int64_t>(mode);
+  Config config = config_in(mode);
   config.max_memory_bytes = limit;
   return config;
 }

@@ -92,8 +92,7 @@ Tensor given(const Dims& dims, int64_t below, int64_t run) {
 }
 
 Config config_of(JitMode mode, int64_t threads) {
-  Config config;
-  config.jit = static_cast<int64_t>(mode);
+  Config config = config_in(mode);
   config.threads = threads;
   return config;
 }

@@ -17,9 +17,7 @@ using namespace xc::testing;
 namespace {
 
 Config off() {
-  Config config;
-  config.jit = static_cast<int64_t>(JitMode::kOff);
-  return config;
+  return config_in(JitMode::kOff);
 }
 
 std::vector<double> values(const xc_tensor* tensor) {

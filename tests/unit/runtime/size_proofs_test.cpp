@@ -14,9 +14,7 @@ using namespace xc::testing;
 namespace {
 
 std::shared_ptr<Session> session_of(const std::string& text, JitMode mode = JitMode::kOff) {
-  Config config;
-  config.jit = static_cast<int64_t>(mode);
-  return testing::session_of(text, config);
+  return testing::session_of(text, config_in(mode));
 }
 
 }  // namespace
