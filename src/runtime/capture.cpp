@@ -7,12 +7,17 @@ constexpr uint32_t kAtStart = UINT32_MAX;
 CaptureScope::CaptureScope(Program& program, const Bound& bound, void* const* inputs,
                            void* const* pointers, bool allowed)
     : bound_(bound) {
-  Program::Capture* capture = program.capture_.load(std::memory_order_acquire);
-  if (!capture || !allowed || capture->bound_serial != bound.serial ||
-      capture->taken.exchange(true, std::memory_order_acq_rel))
+  const Program::Captures* captures = program.captures_.load(std::memory_order_acquire);
+  if (!captures || !allowed) return;
+  for (const auto& capture : captures->wanted) {
+    if (capture->bound_serial != bound.serial ||
+        capture->taken.load(std::memory_order_relaxed) ||
+        capture->taken.exchange(true, std::memory_order_acq_rel))
+      continue;
+    capture_ = capture.get();
+    attempt([&] { copy_at_start(inputs, pointers); });
     return;
-  capture_ = capture;
-  attempt([&] { copy_at_start(inputs, pointers); });
+  }
 }
 
 template <class F>
@@ -116,8 +121,9 @@ void CaptureScope::finish() {
   attempt([&] { capture_->keep(std::move(tensors_)); });
 }
 
-bool Program::request_capture(SignatureEntry& entry, const std::vector<ValueId>& values,
-                              int64_t max_bytes, std::function<void(std::vector<Tensor>)> keep) {
+bool Program::request_capture(const void* who, SignatureEntry& entry,
+                              const std::vector<ValueId>& values, int64_t max_bytes,
+                              std::function<void(std::vector<Tensor>)> keep) {
   std::shared_ptr<Version> active;
   {
     std::lock_guard lock(mutex_);
@@ -126,6 +132,7 @@ bool Program::request_capture(SignatureEntry& entry, const std::vector<ValueId>&
   const Bound& bound = *active->bound;
   const Plan& plan = *bound.plan;
   auto capture = std::make_shared<Capture>();
+  capture->who = who;
   capture->bound_serial = bound.serial;
   int64_t bytes = 0;
   for (ValueId id : values) {
@@ -148,7 +155,7 @@ bool Program::request_capture(SignatureEntry& entry, const std::vector<ValueId>&
   return true;
 }
 
-bool Program::request_operands(SignatureEntry& entry,
+bool Program::request_operands(const void* who, SignatureEntry& entry,
                                const std::function<bool(const Step&)>& wanted, int64_t max_bytes,
                                std::function<void(std::vector<Tensor>)> keep) {
   const std::shared_ptr<const Bound> bound = published(entry)->active->bound;
@@ -165,6 +172,7 @@ bool Program::request_operands(SignatureEntry& entry,
       }
     if (bytes > max_bytes) return false;
     auto capture = std::make_shared<Capture>();
+    capture->who = who;
     capture->bound_serial = bound->serial;
     capture->step = p;
     capture->keep = std::move(keep);
@@ -175,13 +183,21 @@ bool Program::request_operands(SignatureEntry& entry,
 }
 
 void Program::install(std::shared_ptr<Capture> capture) {
-  Capture* raw = capture.get();
+  auto captures = std::make_shared<Captures>();
+  std::shared_ptr<const Captures> before;
   {
     std::lock_guard lock(mutex_);
-    capture_owner_.swap(capture);
-    capture_.store(raw, std::memory_order_release);
+    before = captures_owner_;
+    if (before)
+      for (const auto& other : before->wanted)
+        if (other->who != capture->who && !other->taken.load(std::memory_order_relaxed))
+          captures->wanted.push_back(other);
+    if (captures->wanted.size() == Captures::kMost) captures->wanted.erase(captures->wanted.begin());
+    captures->wanted.push_back(std::move(capture));
+    captures_.store(captures.get(), std::memory_order_release);
+    captures_owner_ = std::move(captures);
   }
-  epochs_.retire(std::move(capture));  // the previous request, if any
+  epochs_.retire(std::move(before));
   epochs_.reclaim();
 }
 

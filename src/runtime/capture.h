@@ -13,6 +13,7 @@
 namespace xc {
 
 struct Program::Capture {
+  const void* who = nullptr;  ///< asked for it
   uint64_t bound_serial = 0;
   std::vector<uint32_t> values;  ///< PlanValues of that Bound's plan
   std::vector<uint32_t> after;   ///< step position after which each is there
@@ -20,6 +21,12 @@ struct Program::Capture {
   /// Instead of `values`: the operands of the step at this position, inputs as it finds them.
   uint32_t step = UINT32_MAX;
   std::atomic<bool> taken{false};
+};
+
+/// What was asked for last. Runs read it without a lock: a request makes another list.
+struct Program::Captures {
+  static constexpr size_t kMost = 8;
+  std::vector<std::shared_ptr<Capture>> wanted;
 };
 
 /// Does nothing, at the price of one load, unless a capture of this Bound is requested and this run

@@ -290,14 +290,17 @@ class Program : public std::enable_shared_from_this<Program> {
   /// Calls `keep` once with row-major copies of the graph values `values` of the next run of what
   /// `entry` executes now; the running thread copies at most `max_bytes`.
   /// False when they cannot be had: larger than that, or no value of the base plan.
-  bool request_capture(SignatureEntry& entry, const std::vector<ValueId>& values, int64_t max_bytes,
-                       std::function<void(std::vector<Tensor>)> keep);
+  /// A run serves one request. The last of each `who` counts, and eight at a time: a ninth takes
+  /// the place of the oldest.
+  bool request_capture(const void* who, SignatureEntry& entry, const std::vector<ValueId>& values,
+                       int64_t max_bytes, std::function<void(std::vector<Tensor>)> keep);
   /// Calls `keep` once with row-major copies of the operands of the first step of what `entry`
   /// executes now that is `wanted`: inputs as the step found them, then outputs, both without
   /// constants. The running thread copies at most `max_bytes`. False when there is no such step, or
-  /// its operands are larger. One request per program at a time: the last one counts.
-  bool request_operands(SignatureEntry& entry, const std::function<bool(const Step&)>& wanted,
-                        int64_t max_bytes, std::function<void(std::vector<Tensor>)> keep);
+  /// its operands are larger. Waits like the requests above, among them.
+  bool request_operands(const void* who, SignatureEntry& entry,
+                        const std::function<bool(const Step&)>& wanted, int64_t max_bytes,
+                        std::function<void(std::vector<Tensor>)> keep);
   /// What sampled runs saw of the values that the tier wants to be watched.
   ValueFacts& value_facts() { return value_facts_; }
   const ValueFacts& value_facts() const { return value_facts_; }
@@ -428,9 +431,10 @@ class Program : public std::enable_shared_from_this<Program> {
 
   friend class CaptureScope;
   struct Capture;
+  struct Captures;
   void install(std::shared_ptr<Capture> capture);
-  std::atomic<Capture*> capture_{nullptr};
-  std::shared_ptr<Capture> capture_owner_;  // guarded by mutex_
+  std::atomic<const Captures*> captures_{nullptr};
+  std::shared_ptr<const Captures> captures_owner_;  // guarded by mutex_
 };
 
 /// A context of the program while it lives.

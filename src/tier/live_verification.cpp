@@ -63,7 +63,7 @@ void LiveVerification::ask(Program& program, ProgramState& state, Group& group,
       (!group.zeros || group.zeros->terms(sizes) <= kCaptureTerms);
   const bool asked =
       small && program.request_capture(
-                   entry, values, most, [this, shared, raw, symbols](std::vector<Tensor> inputs) {
+                   &group, entry, values, most, [this, shared, raw, symbols](std::vector<Tensor> inputs) {
                      core_.queue.post(shared, [this, raw, symbols, inputs = std::move(inputs)](
                                                   Program& p, ProgramState& s) {
                        verify(p, s, *raw, inputs, symbols);

@@ -51,7 +51,7 @@ void watch(Group& group, int size, SignatureEntry& entry, const Version& version
   watch.seconds = seconds;
   const policy::RegionPolicy::AtSize* measured = group.policy.measured(size);
   if (!full || !measured || !(measured->base_s > 0) || !(measured->fused_s > 0)) return;
-  const bool decided = group.decided.on.lock().get() == &entry;
+  const bool decided = group.decided_on == entry.key;
   if (watch.window.look(decided ? measured->base_s
                                 : watch.window.median_s() * measured->base_s / measured->fused_s,
                         measured->kept))

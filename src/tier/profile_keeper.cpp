@@ -35,7 +35,7 @@ void ProfileKeeper::keep(Program& program, ProgramState& state) {
       region.reason = group->reason;
       region.predicted_s = group->predicted_s;
       region.compile_s = group->code.compile_s;
-      region.decided_on = group->decided.key;
+      region.decided_on = group->decided_on;
       if (group->mismatch) {
         region.verdict = cache::Verdict::kWrong;
         record.regions.push_back(region);

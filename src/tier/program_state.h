@@ -108,10 +108,7 @@ struct Group {
   policy::RegionPolicy policy;
   policy::Rate loss, saved;  ///< seconds: without its code, by its code
   Ledger ledger;
-  struct Decided {
-    std::vector<int64_t> key;          ///< of the signature
-    std::weak_ptr<SignatureEntry> on;  ///< whose times they are
-  } decided;                           ///< the last verdict
+  std::vector<int64_t> decided_on;  ///< key of the signature whose times the last verdict is of
 
   struct Code {
     std::shared_ptr<Kernel> kernel;  ///< null = there is none, or none yet

@@ -49,7 +49,8 @@ void Refusals::unverified(Program& program, ProgramState& state, Group& group,
   const std::string reason = where + outcome.different;
   if (outcome.later) return not_now(program, state, group, "not verified: " + reason);
   if (outcome.compared) return ban_wrong(program, state, group, reason);
-  ban(program, state, group, EventKind::kMismatch, reason);
+  // Nothing was found to be wrong: another process may try.
+  ban(program, state, group, EventKind::kRefused, "not verified: " + reason);
 }
 
 void Refusals::found_wrong(const Hash128& identity, const std::string& reason) {

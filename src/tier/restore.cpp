@@ -163,7 +163,6 @@ void Restore::revive(Program& program, ProgramState& state, Group& group,
     return;
   }
   group.code.extracted = std::make_shared<const RegionGraph>(extract_region(graph, region));
-  const auto entries = program.entries();
   bool refused = false;
   {
     std::lock_guard data(state.data);
@@ -181,9 +180,7 @@ void Restore::revive(Program& program, ProgramState& state, Group& group,
                                      .refusals = at->refusals,
                                      .again_s = steady_s() + left_s,
                                      .rolled_back = at->verdict == cache::Verdict::kRolledBack});
-      group.decided.key = at->decided_on;
-      for (const auto& entry : entries)
-        if (entry->key == at->decided_on) group.decided.on = entry;
+      group.decided_on = at->decided_on;
     }
     settle_state(group);
     if (group.state == RegionState::kLive) ++state.swapped;

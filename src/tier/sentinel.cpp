@@ -60,7 +60,7 @@ void Sentinel::ask(Program& program, ProgramState& state, Group& group, Signatur
       largest_result(group.code.extracted->graph, sizes_of(program, entry, group)) <= kMostCompared;
   const bool asked =
       small && program.request_operands(
-                   entry, mine, kSentinelBytes,
+                   &group.sentinel, entry, mine, kSentinelBytes,
                    [this, shared, raw = &group, running](std::vector<Tensor> operands) {
                      core_.queue.post(shared, [this, raw, running, operands = std::move(operands)](
                                                   Program& p, ProgramState& s) {

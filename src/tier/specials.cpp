@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/at_end.h"
 #include "tier/plan_choice.h"
 
 namespace xc::tier {
@@ -55,15 +54,11 @@ void Specials::consider(const StatePtr& state, Group& group, std::span<const int
   if (!core_.faults.specials &&
       expected_gain(*state, group, symbols, now_s) < 1 - policy::Regret::kMinimumGain)
     return;
-  group.specialising.posted = true;
-  core_.queue.post(state,
-                   [this, raw = &group, facts = std::move(facts)](Program& p, ProgramState& s) {
-                     const AtEnd done([&] {
-                       std::lock_guard data(s.data);
-                       raw->specialising.posted = false;
-                     });
-                     add(p, s, *raw, facts);
-                   });
+  core_.queue.post_once(
+      state, group.specialising.posted,
+      [this, &group, facts = std::move(facts)](Program& p, ProgramState& s) {
+        add(p, s, group, facts);
+      });
 }
 
 Group* Specials::add(Program& program, ProgramState& state, Group& general,

@@ -449,8 +449,7 @@ void Trials::decide(ProgramState& state, const Trial& trial, const Evidence& evi
   for (const Evidence::Medians& m : evidence.medians)
     group.ledger.trialled(m.shape, trial.confirm ? m.challenger_s : m.active_s,
                           trial.confirm ? m.active_s : m.challenger_s);
-  group.decided.on = evidence.most;
-  group.decided.key = evidence.most->key;
+  group.decided_on = evidence.most->key;
   group.watch = {};
   if (fused) {
     group.reason.clear();

@@ -66,10 +66,10 @@ void ZeroSites::consider(const StatePtr& state, const Program& program,
     if (!density) continue;
     if (site.group) site.group->zeros->density = *density;
     if (site.made || *density > kMostDense) continue;
-    site.made = true;
     core_.queue.post(state, [this, k, density](Program& p, ProgramState& s) {
       add(p, s, s.zero_sites[k], density);
     });
+    site.made = true;  // under state.data, for which the job waits
   }
 }
 
