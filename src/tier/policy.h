@@ -100,7 +100,7 @@ double scale(const Sides& sides);
 /// side only (streams in which no size repeats) is scaled by what is predicted for its size.
 Sides pool(const std::vector<Sides>& signatures);
 
-/// Seconds a region stays banned after its k-th refusal: 2^k, at most 64.
+/// Seconds until a region may be tried again, refused as often before: 2^refusals, at most 4096.
 double back_off_s(int refusals);
 
 /// Runs of a region in use between two looks of the sentinel: at most one in a thousand, and so few
