@@ -60,7 +60,7 @@ class Engine:
         operators: Operators | None = None,
         **options: str | int | bool,
     ) -> None:
-        """What a session takes that has an engine of its own."""
+        """`threads`, `jit`, `operators`, `options`: as of a Session that has an engine of its own. Raises Error."""
 
 class Session:
     """A model made ready to run. Safe to use from any number of threads at once."""
@@ -77,7 +77,8 @@ class Session:
         """`model` is a path (ONNX, .xcg or the text form, told apart by content; the file must not change
         while the session lives) or the bytes of one. `threads`: 0 = all cores. `jit`: "auto", "off", "sync" or
         "freeze". `options`: others by name, `xc.options()` lists them. What is not given is read from XC_*.
-        A session has an engine of its own unless one is given, which has all these options then. Fails with Error, TypeError for arguments of wrong types."""
+        A session has an engine of its own unless one is given, which has all these options then. Raises Error,
+        and TypeError for arguments of wrong types."""
     def run(
         self,
         inputs: Sequence[Any] | Mapping[str, Any],
@@ -90,12 +91,15 @@ class Session:
         into memory that the session keeps and `max_memory_bytes` counts. Texts are object or str arrays; None
         stands for an absent optional input. Series and other arrays that convert themselves are of the type they
         have, like NumPy's; numbers and nested lists of them become the input's type where it can hold them.
-        Sequences are lists (tuples may go in), maps dicts,
-        optionals a value or None. `timeout` is in seconds. Bytes of bool arrays are 0 or 1, which is not
-        checked: a view of other bytes as bool gives what it gives. Of 4- and 2-bit integers the lower bits
-        count; they are copied. `outputs` are arrays to write results into, None for new ones: C-contiguous, of the
+        Sequences are lists (tuples may go in), maps dicts, optionals a value or None. Bytes of bool arrays are 0 or
+        1, which is not checked: a view of other bytes as bool gives what it gives. Of 4- and 2-bit integers the
+        lower bits count; they are copied.
+
+        `timeout` is in seconds. `outputs` are arrays to write results into, None for new ones: C-contiguous, of the
         result's dtype and shape. One may be an input's array, for states kept in one place (a cache of keys and
-        values): nothing is copied where `explain()` says that the input is updated in place."""
+        values): nothing is copied where `explain()` says that the input is updated in place.
+
+        Raises Error: INVALID_ARGUMENT names the input that does not fit, DEADLINE is the timeout."""
     def prepare(
         self, inputs: Sequence[Any] | Mapping[str, Any], outputs: Iterable[np.ndarray | None] | None = None
     ) -> Call:
