@@ -71,12 +71,13 @@ XC_API XC_NODISCARD xc_status xc_op_library_add(xc_op_library* library, const ch
                                                 const xc_op_function* function,
                                                 xc_error** out_error);
 
-/* Adds rewrite rules, "rule NAME: PATTERN => REPLACEMENT [where CONDITION, ...]"; src/passes has
- * the language. Operators of the library must be declared before. An attribute that a pattern binds
- * may stand in the replacement as a number: "acme::Swish(?x) {beta = ?b} => Mul(?x, Sigmoid(Mul(?x,
- * ?b)))"; a default counts as given. Rules also may rewrite standard operators, into the library's
- * among others; a built-in rule of the same name is hidden. Fails with XC_FORMAT (where = line and
- * column; an operator that does not exist), XC_BUSY. @since 0.1 @stability experimental */
+/* Adds rewrite rules, "rule NAME: PATTERN => REPLACEMENT [where CONDITION, ...]"; their language is
+ * in src/passes/README.md of the source. Operators of the library must be declared before. An
+ * attribute that a pattern binds may stand in the replacement as a number: "acme::Swish(?x) {beta =
+ * ?b} => Mul(?x, Sigmoid(Mul(?x, ?b)))"; a default counts as given. Rules also may rewrite standard
+ * operators, into the library's among others; a built-in rule of the same name is hidden. Fails
+ * with XC_FORMAT (where = line and column; an operator that does not exist), XC_BUSY. @since 0.1
+ * @stability experimental */
 XC_API XC_NODISCARD xc_status xc_op_library_add_rules(xc_op_library* library, const char* rules,
                                                       xc_error** out_error);
 

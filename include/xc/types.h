@@ -57,7 +57,7 @@ enum {
   XC_DTYPE_U32 = 11,
   XC_DTYPE_U64 = 12,
   XC_DTYPE_BOOL = 13,   /* one byte, 0 or 1 */
-  XC_DTYPE_STRING = 14, /* read and written through xc_tensor_string() and _set_strings() */
+  XC_DTYPE_STRING = 14, /* by xc_tensor_string(), xc_tensor_set_strings() */
   XC_DTYPE_C64 = 15,    /* two floats */
   XC_DTYPE_C128 = 16,   /* two doubles */
   /* Storage types of quantised tensors. Types below 8 bits are held one element per byte. */

@@ -1,12 +1,12 @@
 #pragma once
 // Types of sequences and optionals, for inference. An element type keeps the dims that all elements
-// are known to have; the others, which differ from element to element, are kAnyDim.
+// are known to have; the others, which differ from element to element, are the symbol `_`.
 
 #include "ops/support.h"
 
 namespace xc {
 
-/// sequence(element), with dims that are no numbers made kAnyDim.
+/// sequence(element); its dims that are no numbers become `_`.
 Type sequence_type(Type element);
 Type optional_type(Type element);
 /// map(key, value) of i64 or string keys and values of one tensor type without dims.
@@ -17,7 +17,7 @@ const Type& element_type(const InferContext& c, size_t i);
 /// A type taken out of a container: each unknown dim becomes a symbol of its own.
 Type one_element(const InferContext& c, const Type& element);
 
-/// What holds for both types, containers included: dims that differ are kAnyDim, ranks that differ
+/// What holds for both types, containers included: dims that differ are `_`, ranks that differ
 /// unknown. An optional and its element give the optional. Fails with `what` when they do not
 /// agree.
 Type merge_elements(const InferContext& c, const Type& a, const Type& b, std::string_view what);

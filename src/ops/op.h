@@ -44,7 +44,7 @@ struct AttrSpec {
 /// (widen_halves.cpp, narrow_values.cpp, Expansion::product()), no front end does.
 inline const AttrSpec kHeldIn{"held_in", AttrKind::kInt, false, 1, INT8_MAX};
 
-/// How close two implementations must be; bounds are in tensor/compare.h.
+/// How close two implementations must be: tests and verification have a bound for each.
 enum class Tolerance : uint8_t {
   kExact,        ///< moves and integers: equal bits
   kElementwise,  ///< a few ULP per element
