@@ -56,6 +56,7 @@ struct Hooks {
   std::function<void(const xc_event&)> event = {};
 };
 
+/// Threads, settings, host callbacks and the compiler of the models and sessions made with it.
 class Engine {
  public:
   /// `operators`: those of the host that models may use; see OpLibrary.
@@ -81,9 +82,12 @@ class Engine {
     if (*log) (void)log.release();
     if (*event) (void)event.release();
   }
+  /// With what Hooks does not have: an allocator, a task runner.
   explicit Engine(const xc_engine_options& options) { create(options); }
+  /// Another owner of the same engine.
   Engine share() const { return Engine(xc_engine_retain(handle())); }
   xc_engine* handle() const { return handle_.get(); }
+  /// Every operator there is, what executes it and how it fuses; see xc_engine_operators().
   std::string operators(bool json = false) const {
     return detail::text_of(&xc_engine_operators, handle(), int32_t{json});
   }

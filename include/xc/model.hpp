@@ -23,19 +23,23 @@ struct Port {
   std::vector<std::string_view> dim_texts;
 };
 
+/// An immutable graph with its weights. Sessions share it.
 class Model {
  public:
+  /// From a file, which is mapped (copy_weights: read) and must not change while the model lives.
   Model(const Engine& engine, const std::string& path) {
     xc_model* handle = nullptr;
     detail::call(&xc_model_load_file, engine.handle(), path.c_str(), &handle);
     handle_.reset(handle);
   }
+  /// From memory, which is copied.
   Model(const Engine& engine, std::span<const std::byte> bytes) {
     xc_model* handle = nullptr;
     detail::call(&xc_model_load_bytes, engine.handle(), static_cast<const void*>(bytes.data()),
                  static_cast<uint64_t>(bytes.size()), &handle);
     handle_.reset(handle);
   }
+  /// From a graph, which may change afterwards.
   Model(const Engine& engine, const Graph& graph) {
     xc_model* handle = nullptr;
     detail::call(&xc_model_create, engine.handle(), static_cast<const xc_graph*>(graph.handle()),

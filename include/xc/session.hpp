@@ -49,6 +49,7 @@ struct RunOptions {
   }
 };
 
+/// A snapshot of what a session has learnt and done; immutable.
 class Profile {
  public:
   explicit Profile(xc_profile* handle) : handle_(handle) {}
@@ -103,6 +104,7 @@ class Call {
   detail::Owner<xc_call, &xc_call_destroy> handle_;
 };
 
+/// A model made ready to run. Any number of threads may run it at once.
 class Session {
  public:
   /// `overrides`: fields that are not 0 replace the engine's; not those that are its alone, see
@@ -167,6 +169,7 @@ class Session {
     return Call(call);
   }
 
+  /// Ends adaptation: current code stays; see xc_session_freeze().
   void freeze() { detail::call(&xc_session_freeze, handle()); }
   /// Compiles for given sizes before the session serves; false on timeout.
   bool warm_up(std::span<const xc_shape> shapes, std::chrono::milliseconds timeout) {
@@ -182,16 +185,19 @@ class Session {
     detail::call(&xc_session_wait_idle, handle(), int64_t{timeout.count()}, &idle);
     return idle != 0;
   }
+  /// The current plan, with `shapes` (one per input) for those sizes; see xc_session_explain().
   std::string explain(bool json = false, std::span<const xc_shape> shapes = {}) {
     return detail::text_of(&xc_session_explain, handle(),
                            int32_t{json ? XC_EXPLAIN_JSON : XC_EXPLAIN_TEXT}, shapes.data(),
                            static_cast<uint32_t>(shapes.size()));
   }
+  /// A snapshot of what the session has learnt so far.
   Profile profile() {
     xc_profile* out = nullptr;
     detail::call(&xc_session_profile, handle(), &out);
     return Profile(out);
   }
+  /// The counters alone, cheap to ask often.
   xc_counters counters() {
     xc_counters out = XC_COUNTERS_INIT;
     detail::call(&xc_session_counters, handle(), &out);

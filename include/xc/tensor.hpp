@@ -45,6 +45,7 @@ inline constexpr xc_dtype dtype_of = [] {
 
 using Dims = std::span<const int64_t>;
 
+/// A typed array with a reference count, or none.
 class Tensor {
  public:
   Tensor() = default;  ///< none: an absent optional input
@@ -76,6 +77,7 @@ class Tensor {
                               dtype_of<T>, static_cast<uint32_t>(dims.size())};
     return wrap(view, nullptr, nullptr);
   }
+  /// Memory of the caller's of any strides, given back by `release`; see xc_tensor_wrap().
   static Tensor wrap(const xc_tensor_view& view, xc_destroy_fn release, void* user_data) {
     xc_tensor* handle = nullptr;
     detail::call(&xc_tensor_wrap, &view, release, user_data, &handle);
