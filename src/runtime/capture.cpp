@@ -10,8 +10,7 @@ CaptureScope::CaptureScope(Program& program, const Bound& bound, void* const* in
   const Program::Captures* captures = program.captures_.load(std::memory_order_acquire);
   if (!captures || !allowed) return;
   for (const auto& capture : captures->wanted) {
-    if (capture->bound_serial != bound.serial ||
-        capture->taken.load(std::memory_order_relaxed) ||
+    if (capture->bound_serial != bound.serial || capture->taken.load(std::memory_order_relaxed) ||
         capture->taken.exchange(true, std::memory_order_acq_rel))
       continue;
     capture_ = capture.get();
@@ -192,7 +191,8 @@ void Program::install(std::shared_ptr<Capture> capture) {
       for (const auto& other : before->wanted)
         if (other->who != capture->who && !other->taken.load(std::memory_order_relaxed))
           captures->wanted.push_back(other);
-    if (captures->wanted.size() == Captures::kMost) captures->wanted.erase(captures->wanted.begin());
+    if (captures->wanted.size() == Captures::kMost)
+      captures->wanted.erase(captures->wanted.begin());
     captures->wanted.push_back(std::move(capture));
     captures_.store(captures.get(), std::memory_order_release);
     captures_owner_ = std::move(captures);

@@ -62,13 +62,13 @@ void LiveVerification::ask(Program& program, ProgramState& state, Group& group,
       largest_result(group.code.extracted->graph, symbols) <= kMostCompared &&
       (!group.zeros || group.zeros->terms(sizes) <= kCaptureTerms);
   const bool asked =
-      small && program.request_capture(
-                   &group, entry, values, most, [this, shared, raw, symbols](std::vector<Tensor> inputs) {
-                     core_.queue.post(shared, [this, raw, symbols, inputs = std::move(inputs)](
-                                                  Program& p, ProgramState& s) {
-                       verify(p, s, *raw, inputs, symbols);
-                     });
-                   });
+      small &&
+      program.request_capture(
+          &group, entry, values, most, [this, shared, raw, symbols](std::vector<Tensor> inputs) {
+            core_.queue.post(
+                shared, [this, raw, symbols, inputs = std::move(inputs)](
+                            Program& p, ProgramState& s) { verify(p, s, *raw, inputs, symbols); });
+          });
   if (asked) return;
   if (group.code.uncompared)
     return refusals_.ban(program, state, group, EventKind::kRefused, kUncompared);

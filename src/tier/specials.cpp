@@ -54,11 +54,10 @@ void Specials::consider(const StatePtr& state, Group& group, std::span<const int
   if (!core_.faults.specials &&
       expected_gain(*state, group, symbols, now_s) < 1 - policy::Regret::kMinimumGain)
     return;
-  core_.queue.post_once(
-      state, group.specialising.posted,
-      [this, &group, facts = std::move(facts)](Program& p, ProgramState& s) {
-        add(p, s, group, facts);
-      });
+  core_.queue.post_once(state, group.specialising.posted,
+                        [this, &group, facts = std::move(facts)](Program& p, ProgramState& s) {
+                          add(p, s, group, facts);
+                        });
 }
 
 Group* Specials::add(Program& program, ProgramState& state, Group& general,
