@@ -29,7 +29,7 @@ struct Entry {
 };
 
 /// Raised when the layout of any kind of entry changes: older ones are then ignored.
-inline constexpr uint32_t kFormatVersion = 3;
+inline constexpr uint32_t kFormatVersion = 4;
 /// Larger entries are neither written nor read.
 inline constexpr int64_t kMaxEntryBytes = int64_t{64} << 20;
 

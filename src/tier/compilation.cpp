@@ -184,8 +184,7 @@ bool Compilation::lower_and_compile(Program& program, ProgramState& state, Group
   if (const auto verdict = lower_region(group.graph_of(program), region, group.code.spec,
                                         core_.compiler->target(), code);
       !verdict.yes()) {
-    refusals_.ban(program, state, group, EventKind::kRefused,
-                  "cannot be lowered: " + verdict.reason);
+    refusals_.not_lowered(program, state, group, verdict.reason);
     return false;
   }
   made.lowering_s = thread_cpu_seconds() - made.start_s;

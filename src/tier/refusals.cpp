@@ -44,6 +44,12 @@ void Refusals::ban_wrong(Program& program, ProgramState& state, Group& group,
   ban(program, state, group, EventKind::kMismatch, reason);
 }
 
+void Refusals::not_lowered(Program& program, ProgramState& state, Group& group,
+                           const std::string& reason) {
+  ban(program, state, group, EventKind::kRefused, "cannot be lowered: " + reason);
+  search_.offer_smaller(program, state, group);
+}
+
 void Refusals::unverified(Program& program, ProgramState& state, Group& group,
                           const Outcome& outcome, const std::string& where) {
   const std::string reason = where + outcome.different;

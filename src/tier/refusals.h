@@ -26,7 +26,9 @@ class Refusals {
       : core_(core), keeper_(keeper), search_(search) {}
   /// Never again: wrong, or not to be had.
   void ban(Program& program, ProgramState& state, Group& group, EventKind kind, std::string reason);
-  /// The same of code that nothing of this program runs yet: here, in other sessions and for later
+  /// Its kernel cannot be written down; smaller ones may.
+  void not_lowered(Program& program, ProgramState& state, Group& group, const std::string& reason);
+  /// Never again: code that nothing of this program runs yet: here, in other sessions and for later
   /// processes.
   void ban_wrong(Program& program, ProgramState& state, Group& group, const std::string& reason);
   /// What verification said no to: banned, or put back where it only failed for now.

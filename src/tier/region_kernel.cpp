@@ -13,9 +13,13 @@ namespace xc {
 namespace {
 
 int64_t evaluate(const OperandDims& dims, const BindContext& context) {
-  int64_t out = dims.constant;
-  for (const OperandDims::Ref& ref : dims.factors)
-    out = checked_mul(out, operand_at(context, ref.operand).dims[ref.axis]);
+  const auto dim = [&](const OperandDims::Ref& ref) {
+    return operand_at(context, ref.operand).dims[ref.axis];
+  };
+  int64_t sum = dims.addends.empty() ? 1 : dims.offset;
+  for (const OperandDims::Ref& ref : dims.addends) sum = checked_add(sum, dim(ref));
+  int64_t out = checked_mul(dims.constant, sum);
+  for (const OperandDims::Ref& ref : dims.factors) out = checked_mul(out, dim(ref));
   return checked_mul(ceil_div(out, dims.divisor), dims.multiple);
 }
 

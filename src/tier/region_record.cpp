@@ -28,10 +28,13 @@ loop::Kernel without_bodies(const loop::Kernel& kernel) {
   return out;
 }
 
-/// To the end of a line: "constant divisor multiple", then an operand and an axis per factor.
+/// To the end of a line: "constant divisor multiple offset", the number of addends, then an operand
+/// and an axis per addend and per factor.
 std::vector<int64_t> numbers_of(const OperandDims& dims) {
-  std::vector<int64_t> out{dims.constant, dims.divisor, dims.multiple};
-  for (const OperandDims::Ref& ref : dims.factors) out.insert(out.end(), {ref.operand, ref.axis});
+  std::vector<int64_t> out{dims.constant, dims.divisor, dims.multiple, dims.offset,
+                           static_cast<int64_t>(dims.addends.size())};
+  for (const auto* refs : {&dims.addends, &dims.factors})
+    for (const OperandDims::Ref& ref : *refs) out.insert(out.end(), {ref.operand, ref.axis});
   return out;
 }
 
@@ -102,6 +105,8 @@ class Reader {
     out.constant = text_.integer();
     out.divisor = number(1);
     out.multiple = number(1);
+    out.offset = text_.integer();
+    for (int64_t left = number(0); left > 0; --left) out.addends.push_back(ref());
     while (text_.more()) out.factors.push_back(ref());
     return out;
   }

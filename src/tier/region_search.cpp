@@ -109,16 +109,27 @@ void RegionSearch::offer_parts(Program& program, ProgramState& state, Group& gro
   find_groups(program, state, options, nullptr, &group);
 }
 
+void RegionSearch::offer_smaller(Program& program, ProgramState& state, Group& group) {
+  const size_t nodes = group.places.front().nodes.size();
+  if (nodes < 2 || group.special_of || std::exchange(group.split, true)) return;
+  FusionOptions options = fusion_options(program);
+  options.blocks = false;
+  options.max_nodes = static_cast<int>(nodes / 2);
+  find_groups(program, state, options, nullptr, &group);
+}
+
 void RegionSearch::find_groups(Program& program, ProgramState& state, const FusionOptions& options,
-                               FusionReport* considered, const Group* part_of) {
+                               FusionReport* considered, const Group* inside) {
   try {
     std::vector<Region> regions = find_regions(program.graph(), options, considered);
-    if (part_of)
+    if (inside)
       std::erase_if(regions, [&](const Region& region) {
         return !std::all_of(region.nodes.begin(), region.nodes.end(),
-                            [&](NodeId n) { return part_of->nodes.count(n) > 0; });
+                            [&](NodeId n) { return inside->nodes.count(n) > 0; });
       });
-    add_groups(program, state, std::move(regions), part_of);
+    // Of a part that was refused: the same larger region may be in use at some sizes.
+    const Group* larger = inside && inside->part_of ? inside->part_of : inside;
+    add_groups(program, state, std::move(regions), larger);
   } catch (const std::exception& error) {
     if (is_out_of_memory(error)) throw;
     core_.emit(state, program, search_refused(error));

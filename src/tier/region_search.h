@@ -17,12 +17,14 @@ class RegionSearch {
   void analyse(Program& program, ProgramState& state);
   /// What is left to win where a region with products is not used at some size: its rows and cells.
   void offer_parts(Program& program, ProgramState& state, Group& group);
+  /// Regions of half the nodes at most, for one without products that cannot be lowered.
+  void offer_smaller(Program& program, ProgramState& state, Group& group);
 
  private:
   /// Finds regions, inside of a group where one is given, tells of them and adds them. A search
   /// that fails finds none and says so; for want of memory it may be tried again.
   void find_groups(Program& program, ProgramState& state, const FusionOptions& options,
-                   FusionReport* considered, const Group* part_of);
+                   FusionReport* considered, const Group* inside);
   /// All whose sizes can be written down. What fails adds none.
   void add_groups(Program& program, ProgramState& state, std::vector<Region> regions,
                   const Group* part_of);

@@ -389,6 +389,73 @@ TEST_CASE("tiering/index_map: a softmax over concatenated rows") {
   }
 }
 
+TEST_CASE(
+    "tiering/index_map: reductions over axes that are joined, and whose sizes are no operand's") {
+  const char* const texts[] = {
+      R"(graph g(%x: f32[b, n, h], %y: f32[b, 3, h], %z: f32[b, m, h]) -> (%r) {
+  const %axes: i64[1] = [1]
+  %c = Concat(%x, %y, %z) {axis = 1}
+  %t = Mul(%c, %c)
+  %r = ReduceSum(%t, %axes) {keepdims = 0}
+})",
+      R"(graph g(%x: f32[n, b, h], %y: f32[3, b, h], %z: f32[m, b, h]) -> (%r) {
+  const %axes: i64[3] = [0, 1, 2]
+  %c = Concat(%x, %y, %z) {axis = 0}
+  %t = Mul(%c, %c)
+  %r = ReduceSum(%t, %axes) {keepdims = 0}
+})",
+      R"(graph g(%x: f32[b, h, n], %y: f32[b, h, 3], %z: f32[b, h, m]) -> (%r) {
+  const %pads: i64[6] = [0, 0, 2, 0, 0, 1]
+  const %value: f32[] = 1.5
+  const %axes: i64[1] = [-1]
+  %c = Concat(%x, %y, %z) {axis = 2}
+  %p = Pad(%x, %pads, %value)
+  %t = Mul(%c, %c)
+  %q = Mul(%p, %p)
+  %s = ReduceSum(%t, %axes) {keepdims = 0}
+  %u = ReduceSum(%q, %axes) {keepdims = 0}
+  %r = Sub(%s, %u)
+})"};
+  for (size_t k = 0; k < std::size(texts); ++k)
+    for (int64_t isa = 1; isa <= targets(); ++isa) {
+      CAPTURE(k);
+      CAPTURE(isa);
+      auto session = session_of(texts[k], config_of(JitMode::kSync, isa));
+      for (const auto& [n, m, h] : {std::tuple<int64_t, int64_t, int64_t>{2, 4, 5},
+                                    {0, 1, 1},
+                                    {5, 0, 17},
+                                    {16, 33, 16},
+                                    {0, 0, 3},
+                                    {1, 1, 0}}) {
+        const auto part = [&](int64_t size, double phase) {
+          return ramp(k == 0   ? Dims{2, size, h}
+                      : k == 1 ? Dims{size, 2, h}
+                               : Dims{2, h, size},
+                      2, phase);
+        };
+        const std::vector<Tensor> in{part(n, 0.1), part(3, 0.5), part(m, 0.9)};
+        const Tensor r = run(*session, in)[0];
+        std::vector<double> want(k == 1 ? 1 : static_cast<size_t>(2 * h), 0.0);
+        REQUIRE(r.count() == static_cast<int64_t>(want.size()));
+        for (size_t o = 0; o < in.size(); ++o)
+          for (int64_t i = 0; i < in[o].count(); ++i) {
+            const int64_t size = in[o].dims()[k == 0 ? 1 : 2];
+            const int64_t row = k == 0 ? i / (size * h) * h + i % h : k == 1 ? 0 : i / size;
+            const double square = at(in[o], i) * at(in[o], i);
+            if (k < 2 || o > 0) want[static_cast<size_t>(row)] += square;  // x itself cancels
+          }
+        for (double& sum : want) sum -= k == 2 ? 3 * 1.5 * 1.5 : 0;
+        for (int64_t i = 0; i < r.count(); ++i)
+          REQUIRE(std::fabs(at(r, i) - want[static_cast<size_t>(i)]) <=
+                  1e-4 * (1 + std::fabs(want[static_cast<size_t>(i)])));
+      }
+      const auto profile = session->profile();
+      REQUIRE(!profile.regions.empty());
+      for (const auto& region : profile.regions)
+        CHECK_MESSAGE(region.state == "live", region.reason);
+    }
+}
+
 TEST_CASE("tiering/index_map: padding with a constant, and cropping") {
   constexpr const char* kText = R"(graph g(%x: f32[n, 5, h], %y: f32[n, 8, h], %z: f32[n, 8, m])
     -> (%r) {

@@ -63,7 +63,7 @@ class Access {
 
   loop::Expr extent(const LoopAxis& axis) { return extent(axis.extent); }
   loop::Expr extent(const OperandDims& dims) {
-    if (dims.factors.empty() && dims.divisor == 1) return loop::i64(dims.constant);
+    if (dims.is_constant() && dims.divisor == 1) return loop::i64(dims.constant);
     const int64_t multiple = dims.divisor == 1 ? multiple_of(dims) : 1;
     phase_.dims.push_back(dims);
     phase_.dims.back().divisor *= multiple;
@@ -73,7 +73,7 @@ class Access {
 
   /// A size for subscripts, the same parameter whenever it is asked for.
   loop::Affine size(const OperandDims& dims) {
-    if (dims.factors.empty() && dims.divisor == 1) return dims.constant;
+    if (dims.is_constant() && dims.divisor == 1) return dims.constant;
     for (const auto& [known, param] : sizes_)
       if (known == dims) return param;
     phase_.dims.push_back(dims);
@@ -125,6 +125,7 @@ class Access {
   /// loop to `16 * d` leaves no rest.
   int64_t multiple_of(const OperandDims& dims) const {
     constexpr int64_t kLeast = 4, kMost = 64;
+    if (!dims.addends.empty()) return 1;
     int64_t known = std::gcd(dims.constant, kMost);
     for (const OperandDims::Ref& ref : dims.factors)
       known = std::gcd(

@@ -51,7 +51,7 @@ std::string text_of(const Part& part) {
       add(x);
     add(n.producers.words);
     add(n.users.words);
-    add(n.weight);
+    add(n.code);
     add(n.compute_s);
     add(n.picked_s);
     for (const auto* values : {&n.reads, &n.writes}) {

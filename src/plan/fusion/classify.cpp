@@ -4,6 +4,7 @@
 
 #include "loop/kernel.h"
 #include "ops/infer.h"
+#include "ops/is_op.h"
 #include "ops/op.h"
 #include "plan/fusion/index_map.h"
 #include "plan/fusion/region.h"
@@ -182,10 +183,37 @@ Region alone(const Node& node, NodeId id) {
   return out;
 }
 
+constexpr double kLoopCode = 16;    // of a reduction: a loop with its rest, and one behind it
+constexpr double kRoundCode = 4;    // of a result stored as a half
+constexpr double kDivideCode = 12;  // of integers of 32 bits and less, divided as f64
+constexpr double kDivide64Code = 40, kConvert64Code = 8;  // no instruction before AVX-512
+
+/// How often the function of an operator with any number of inputs is applied.
+double calls_of(const Node& node) {
+  if (node.op->max_inputs != -1) return 1;
+  const auto given =
+      std::count_if(node.inputs.begin(), node.inputs.end(), [](ValueId v) { return v != kNone; });
+  return static_cast<double>(std::max<ptrdiff_t>(1, given - 1));
+}
+
+/// FusionClass::code of a scalar function or a reduction.
+double code_of(const Graph& graph, const Node& node) {
+  const DType from = graph.value(node.inputs[0]).type.dtype;
+  const DType to = graph.value(node.outputs[0]).type.dtype;
+  const bool wide = element_size(from) == 8 || element_size(to) == 8;
+  double code = node.op->weight * calls_of(node) * (wide ? 2 : 1);
+  if (node.op->reduction) code += kLoopCode;
+  if (is_integer(from) && (is_op(node, "Div") || is_op(node, "Mod")))
+    code = wide ? kDivide64Code : kDivideCode;
+  if (is_op(node, "Cast") && wide && is_integer(from) != is_integer(to)) code += kConvert64Code;
+  if (loop::value_type(to) != to) code += kRoundCode * calls_of(node);
+  return code;
+}
+
 /// What a graph of scalars and of reductions over the same axes of `space` is; kNone for others.
 FusionClass classify_parts(const Graph& graph, const SymDims& space) {
   FusionClass out;
-  double weight = 0;
+  double weight = 0, code = 0;
   RowAxes row_axes;
   bool scalars = true;
   for (NodeId id : graph.order()) {
@@ -201,9 +229,11 @@ FusionClass classify_parts(const Graph& graph, const SymDims& space) {
       row_axes = *axes;
     }
     weight += part.op->weight;
+    code += code_of(graph, part);
   }
   if (row_axes.whole(space) || (row_axes.none() && !scalars)) return out;
   out.weight = weight;
+  out.code = code;
   if (row_axes.none()) {  // QuantizeLinear and its inverse
     out.kind = FusionKind::kScalar;
     return out;
@@ -239,7 +269,8 @@ FusionClass classify(const Graph& graph, NodeId id) {
   if (node.op->scalar) {
     if (!expressible(graph, node)) return out;
     out.kind = FusionKind::kScalar;
-    out.weight = node.op->weight;
+    out.weight = node.op->weight * calls_of(node);
+    out.code = code_of(graph, node);
     return out;
   }
   if (node.op->reduction) {
@@ -248,6 +279,7 @@ FusionClass classify(const Graph& graph, NodeId id) {
     // Sums of integers wrap around, which a mean or a logarithm of them must not show.
     if (node.op->reduction->post && is_integer(graph.value(node.inputs[0]).type.dtype)) return out;
     out.kind = FusionKind::kReduction;
+    out.code = code_of(graph, node);
     out.row_axes = *axes;
     out.space = *graph.value(node.inputs[0]).type.dims;
     out.keepdims = node.attrs.get_int("keepdims", 1) != 0;

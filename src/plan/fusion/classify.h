@@ -36,6 +36,7 @@ struct FusionClass {
   RowAxes row_axes;  ///< reductions and composites: over which of them
   bool keepdims = true;
   double weight = 1;  ///< relative cost per element of the space
+  double code = 1;    ///< what it adds to a kernel's code, in hundreds of bytes with AVX2 or better
 };
 
 FusionClass classify(const Graph& graph, NodeId id);

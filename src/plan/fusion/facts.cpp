@@ -139,7 +139,7 @@ SearchNode described(const Graph& graph, NodeId id, const FusionClass& cls, Inte
   if (cls.kind == FusionKind::kNone) return out;
   out.result = dims(*graph.value(graph.node(id).outputs[0]).type.dims);
   out.keepdims = cls.keepdims;
-  out.weight = cls.weight;
+  out.code = cls.code;
   if (cls.kind == FusionKind::kReduction || cls.kind == FusionKind::kComposite) {
     const RowAxes& axes = cls.row_axes;
     const auto rank = static_cast<int32_t>(cls.space.size());

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <queue>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -8,6 +9,7 @@
 #include "plan/fusion/blocks.h"
 #include "plan/fusion/classify.h"
 #include "plan/fusion/convex.h"
+#include "plan/fusion/search.h"
 
 namespace xc {
 namespace {
@@ -16,6 +18,7 @@ constexpr int64_t kFewRows = 16;              // known to be fewer: lanes would 
 constexpr int64_t kSmallConstant = 64 << 10;  // elements: larger weights are packed by the library
 constexpr int64_t kStagedWidth = 512;         // columns of rows that are brought into lanes
 constexpr int64_t kColumnWidth = 4096;        // of a column product, its partial result per task
+constexpr size_t kMostProducts = 6;           // of a region: 1 to 3 ms of compiling each
 
 /// Types whose products the lowering adds up: halves in f32.
 bool is_product_type(DType type) {
@@ -99,22 +102,19 @@ class BlockFinder {
     // A product that turns out not to fit becomes an operand, and the rest is looked at again.
     for (;;) {
       inside_.clear();
+      products_ = 0;
+      code_ = 0;
       if (!include(root)) return false;
       add_sinks();
-      const NodeId misfit = find_misfit();
-      if (misfit == kNone) break;
-      if (misfit == root) return false;
-      refused_.insert(misfit);
+      const std::unordered_set<NodeId> misfits = find_misfits();
+      if (misfits.empty()) break;
+      if (misfits.count(root)) return false;
+      refused_.insert(misfits.begin(), misfits.end());
     }
-    size_t products = 0, row_products = 0;
-    for (NodeId n : inside_) {
-      const BlockRole role = role_of(n, space_);
-      products += role == BlockRole::kRowProduct || role == BlockRole::kColumnProduct;
-      row_products += role == BlockRole::kRowProduct;
-    }
-    if (products < 2 || row_products == 0 ||
-        inside_.size() > static_cast<size_t>(options_.max_nodes) || !closed())
-      return false;
+    const auto row_products = std::count_if(inside_.begin(), inside_.end(), [&](NodeId n) {
+      return role_of(n, space_) == BlockRole::kRowProduct;
+    });
+    if (products_ < 2 || row_products == 0 || !closed()) return false;
     add_loads();
     const std::vector<NodeId> all(inside_.begin(), inside_.end());
     if (!is_convex(graph_, position_, inside_, all) || !fits_kernel(all)) return false;
@@ -144,35 +144,86 @@ class BlockFinder {
     return v != kNone && graph_.value(v).type.dims && space_.width(*graph_.value(v).type.dims);
   }
 
-  bool include(NodeId id) {
-    if (inside_.count(id)) return true;
+  static bool is_product(BlockRole role) {
+    return role == BlockRole::kRowProduct || role == BlockRole::kColumnProduct;
+  }
+
+  /// Could it be part of the region, whatever else is?
+  bool may_join(NodeId id) const {
     if (!free(id) || refused_.count(id)) return false;
-    const BlockRole role = role_of(id, space_);
-    if (role == BlockRole::kNone || role == BlockRole::kColumnSum) return false;
     const Node& node = graph_.node(id);
-    if (role == BlockRole::kSwap) {
-      // Only as the left side of column products: it is not a value of its own then.
-      for (NodeId user : users_[node.outputs[0]])
-        if (role_of(user, space_) != BlockRole::kColumnProduct ||
-            graph_.node(user).inputs[0] != node.outputs[0])
-          return false;
-      if (graph_.is_output(node.outputs[0])) return false;
+    switch (role_of(id, space_)) {
+      case BlockRole::kNone:
+      case BlockRole::kColumnSum:
+        return false;
+      case BlockRole::kSwap:
+        // Only as the left side of column products: it is not a value of its own then.
+        return !graph_.is_output(node.outputs[0]) &&
+               std::all_of(users_[node.outputs[0]].begin(), users_[node.outputs[0]].end(),
+                           [&](NodeId user) {
+                             return role_of(user, space_) == BlockRole::kColumnProduct &&
+                                    graph_.node(user).inputs[0] == node.outputs[0];
+                           });
+      case BlockRole::kRowProduct:
+        return !is_large_constant(node.inputs[1]);
+      case BlockRole::kColumnProduct:
+        return may_join(graph_.value(node.inputs[0]).producer);
+      case BlockRole::kRowwise:
+        return true;
     }
-    if (role == BlockRole::kRowProduct && is_large_constant(node.inputs[1])) return false;
-    inside_.insert(id);
-    for (size_t k = 0; k < node.inputs.size(); ++k) {
-      const ValueId v = node.inputs[k];
-      if (v == kNone || graph_.value(v).producer == kNone) continue;
-      if (role == BlockRole::kRowProduct && k > 0) continue;  // the shared matrix
-      const NodeId producer = graph_.value(v).producer;
-      if (is_widening_cast(graph_, graph_.node(producer))) continue;
-      if (role == BlockRole::kColumnProduct && k == 0) {
-        if (!include(producer)) return false;
-        continue;
+    return false;
+  }
+
+  /// Takes a node in and, from the last upwards, what it is computed from. Where the region has as
+  /// much as it may have, all that is further up stays outside: nothing leaves it and comes back.
+  bool include(NodeId id) {
+    const auto earlier = [&](NodeId a, NodeId b) { return position_[a] < position_[b]; };
+    std::priority_queue<NodeId, std::vector<NodeId>, decltype(earlier)> open(earlier);
+    for (open.push(id); !open.empty();) {
+      const NodeId next = open.top();
+      open.pop();
+      if (inside_.count(next) || !may_join(next)) continue;
+      if (!has_room_for(next)) break;
+      add(next);
+      const Node& node = graph_.node(next);
+      const BlockRole role = role_of(next, space_);
+      if (role == BlockRole::kColumnProduct) {  // nothing without its left side
+        const NodeId swap = graph_.value(node.inputs[0]).producer;
+        if (!inside_.count(swap)) add(swap);
+        offer_rows(graph_.node(swap).inputs[0], open);
+      } else {
+        offer_rows(node.inputs[0], open);
       }
-      if (is_rows(v) && role_of(producer, space_) != BlockRole::kSwap) include(producer);
+      // The second factor of a row product is the matrix that all rows share.
+      for (size_t k = 1; k < node.inputs.size() && role != BlockRole::kRowProduct; ++k)
+        offer_rows(node.inputs[k], open);
     }
-    return true;
+    return inside_.count(id) > 0;
+  }
+
+  template <class Queue>
+  void offer_rows(ValueId v, Queue& open) const {
+    if (!is_rows(v) || graph_.value(v).producer == kNone) return;
+    const NodeId producer = graph_.value(v).producer;
+    if (!is_widening_cast(graph_, graph_.node(producer)) &&
+        role_of(producer, space_) != BlockRole::kSwap)
+      open.push(producer);
+  }
+
+  bool has_room_for(NodeId id) const {
+    return inside_.size() < static_cast<size_t>(options_.max_nodes) &&
+           (!is_product(role_of(id, space_)) || products_ < kMostProducts) &&
+           code_ + code_of(id) <= fusion::kMostCode;
+  }
+
+  double code_of(NodeId id) const {
+    return is_product(role_of(id, space_)) ? 0 : classes_.at(id).code;
+  }
+
+  void add(NodeId id) {
+    inside_.insert(id);
+    products_ += is_product(role_of(id, space_)) ? 1 : 0;
+    code_ += code_of(id);
   }
 
   /// Column products and sums of what the region computes join it; a Cast of a result on its way
@@ -187,12 +238,14 @@ class BlockFinder {
           const BlockRole role = role_of(user, space_);
           const bool cast =
               graph_.node(user).op->name == "Cast" && graph_.only_user(users_, v) != kNone;
-          if ((role == BlockRole::kColumnSum && narrow(v)) || (role == BlockRole::kRowwise && cast))
-            inside_.insert(user);
-          else if (role == BlockRole::kColumnProduct)
+          if ((role == BlockRole::kColumnSum && narrow(v)) ||
+              (role == BlockRole::kRowwise && cast)) {
+            if (!inside_.count(user) && has_room_for(user)) add(user);
+          } else if (role == BlockRole::kColumnProduct) {
             include(user);
-          else if (role == BlockRole::kSwap)
+          } else if (role == BlockRole::kSwap) {
             for (NodeId product : users_[graph_.node(user).outputs[0]]) include(product);
+          }
         }
       }
   }
@@ -222,17 +275,26 @@ class BlockFinder {
     return p != kNone && inside_.count(p);
   }
 
-  /// A product of the set that the lowering has no form for.
-  NodeId find_misfit() const {
-    NodeId first = kNone;
+  /// Products of the set that the lowering has no form for, but those that may fit once another of
+  /// these is an operand.
+  std::unordered_set<NodeId> find_misfits() const {
+    std::unordered_set<NodeId> misfits;
     for (NodeId n : inside_) {
       const Node& node = graph_.node(n);
       const BlockRole role = role_of(n, space_);
       if ((role == BlockRole::kRowProduct && !row_product_fits(node)) ||
           (role == BlockRole::kColumnProduct && !column_product_fits(node)))
-        first = std::min(first, n);
+        misfits.insert(n);
     }
-    return first;
+    const std::unordered_set<NodeId> all = misfits;
+    std::erase_if(misfits, [&](NodeId n) {
+      return std::any_of(graph_.node(n).inputs.begin(), graph_.node(n).inputs.end(),
+                         [&](ValueId v) {
+                           return v != kNone && graph_.value(v).producer != kNone &&
+                                  all.count(graph_.value(v).producer);
+                         });
+    });
+    return misfits;
   }
 
   bool row_product_fits(const Node& node) const {
@@ -279,6 +341,8 @@ class BlockFinder {
   std::vector<uint32_t> position_;
   RowSpace space_;
   std::unordered_set<NodeId> inside_, refused_, used_;
+  size_t products_ = 0;  ///< inside
+  double code_ = 0;      ///< of all but the products inside
   std::vector<Region> regions_;
   mutable std::unordered_map<NodeId, FusionClass> classes_;  // asked for more than once
 };

@@ -87,6 +87,26 @@ bool follow_memory_of_rows(const Region& region, const StepSpec& spec, const Ind
   return !row.trailing(region.space) && rows != axes.begin();
 }
 
+/// The size of axis `a` of the space by the dims of what is joined or padded along it, where no
+/// operand is as long: a reduction's result is not.
+std::optional<OperandDims> sum_of_parts(const Dim& size, const StepSpec& spec,
+                                        const IndexedReads& indexed, size_t a) {
+  OperandDims out;
+  Dim rest = size;
+  for (const MappedRead& read : indexed.reads) {
+    if (rest.is_constant()) break;
+    if (read.axes[a] < 0 || !read.shifted[a]) continue;
+    const auto axis = static_cast<uint32_t>(read.axes[a]);
+    const Dim& part = spec.inputs[read.operand].dims[axis];
+    if (part.is_constant()) continue;
+    out.addends.push_back({read.operand, axis});
+    rest = rest - part;
+  }
+  if (!rest.is_constant() || out.addends.empty()) return std::nullopt;
+  out.offset = rest.value();
+  return out;
+}
+
 /// Axis `a` of the space: how every operand moves along it, and a dim of one that tells its size.
 Verdict describe_axis(const Region& region, const StepSpec& spec, const std::vector<bool>& reduced,
                       const IndexedReads& indexed, size_t a, LoopAxis& out) {
@@ -124,6 +144,11 @@ Verdict describe_axis(const Region& region, const StepSpec& spec, const std::vec
     out.extent.factors = {{read.operand, static_cast<uint32_t>(read.axes[a])}};
     found = true;
   }
+  if (!found)
+    if (auto sum = sum_of_parts(space[a], spec, indexed, a)) {
+      out.extent = std::move(*sum);
+      found = true;
+    }
   return found ? Verdict::ok()
                : Verdict::no("size " + space[a].text() + " is no dim of an operand");
 }
@@ -137,6 +162,7 @@ bool is_unit(const LoopAxis& axis) {
 bool folds_into(const LoopAxis& axis, const LoopAxis& inner) {
   if (inner.shifted && !is_unit(axis)) return false;
   if (inner.size == Dim(1)) return true;
+  if (!axis.extent.addends.empty() || !inner.extent.addends.empty()) return is_unit(axis);
   if ((inner.counted || axis.counted) && !is_unit(axis)) return false;
   for (size_t k = 0; k < axis.strides.size(); ++k)
     if (!(axis.strides[k].value == inner.strides[k].value * inner.size) && !(axis.size == Dim(1)))
@@ -152,6 +178,10 @@ void fold(const LoopAxis& axis, LoopAxis& inner) {
     inner.shifted = axis.shifted;
     inner.counted = axis.counted;
     inner.inside = inner.extent;
+  }
+  if (!axis.extent.addends.empty()) {  // around an axis of one element
+    inner.extent = axis.extent;
+    return;
   }
   inner.extent.constant *= axis.extent.constant;
   inner.extent.factors.insert(inner.extent.factors.end(), axis.extent.factors.begin(),
@@ -193,13 +223,16 @@ Verdict build_iteration(const Region& region, const StepSpec& spec,
 }
 
 int64_t elements_inside(std::span<const LoopAxis> outer, const LoopAxis* row,
-                        const LoopAxis* abreast) {
+                        const LoopAxis* abreast, int64_t most) {
   const auto about = [](const LoopAxis& axis, int64_t otherwise) {
     return axis.size.is_constant() ? std::max<int64_t>(1, axis.size.value()) : otherwise;
   };
-  int64_t elements = row ? about(*row, 256) : 256;
-  if (abreast) elements *= outer.empty() ? kRowsAbreast : about(*abreast, kRowsAbreast);
-  for (size_t k = 1; k < outer.size(); ++k) elements *= about(outer[k], 16);
+  int64_t elements = std::min(row ? about(*row, 256) : 256, most);
+  const auto times = [&](int64_t count) {
+    elements = count > most / elements ? most : elements * count;
+  };
+  if (abreast) times(outer.empty() ? kRowsAbreast : about(*abreast, kRowsAbreast));
+  for (size_t k = 1; k < outer.size(); ++k) times(about(outer[k], 16));
   return elements;
 }
 

@@ -84,9 +84,10 @@ Verdict build_iteration(const Region& region, const StepSpec& spec,
                         const std::vector<bool>& reduced, const IndexedReads& indexed,
                         Iteration& out);
 
-/// Elements of one iteration of the outermost loop, about. `row`, `abreast`: the loop along a row
-/// and that over rows side by side, inside of the others; null where there is none.
+/// Elements of one iteration of the outermost loop, about; `most` where there are more. `row`,
+/// `abreast`: the loop along a row and that over rows side by side, inside of the others; null
+/// where there is none.
 int64_t elements_inside(std::span<const LoopAxis> outer, const LoopAxis* row,
-                        const LoopAxis* abreast);
+                        const LoopAxis* abreast, int64_t most);
 
 }  // namespace xc

@@ -43,9 +43,9 @@ bool has_too_many_buffers(const Part& part, const Bits& group, bool may_grow) {
 std::string_view why_illegal(const Part& part, const Bits& group) {
   using Kind = SearchNode::Kind;
   if (group.count() > part.max_nodes) return "larger than a region may be";
-  double weight = 0;
-  group.for_each([&](uint32_t i) { weight += part.nodes[i].weight; });
-  if (weight > part.max_weight && group.count() > 1) return "more code than a region may have";
+  double code = 0;
+  group.for_each([&](uint32_t i) { code += part.nodes[i].code; });
+  if (code > part.max_code && group.count() > 1) return "more code than a region may have";
   if (has_too_many_buffers(part, group, true)) return "more operands than a kernel may have";
   // The space is that of its reductions, else of its results.
   int32_t space = kNoSpace, rows = kNoSpace, row_axes = 0;

@@ -275,9 +275,9 @@ class Lowering {
     }
     // A flat loop was cut into blocks of that size.
     const bool flat = outer.empty() && !abreast;
-    const int64_t elements =
-        flat ? kTaskElements
-             : elements_inside(outer, row ? &*row : nullptr, abreast ? &*abreast : nullptr);
+    const int64_t elements = flat ? kTaskElements
+                                  : elements_inside(outer, row ? &*row : nullptr,
+                                                    abreast ? &*abreast : nullptr, kTaskElements);
     phase.grain = std::max<int64_t>(1, kTaskElements / elements);
     code.phases.push_back(std::move(phase));
     return Verdict::ok();

@@ -10,6 +10,7 @@ namespace {
 
 constexpr uint32_t kRoot = UINT32_MAX;
 constexpr size_t kMaxHomes = 6;      // groups of one node's producers that are merged in every way
+constexpr size_t kLeastHomes = 2;    // of them, where the search has to hurry
 constexpr uint8_t kOwn = UINT8_MAX;  // no given group
 
 /// A group that may still grow, and the open groups it depends on.
@@ -83,6 +84,7 @@ class Search {
     result_ = {};
     result_.price_s = std::numeric_limits<double>::infinity();
     limit_s_ = limit_s;
+    work_left_ = options_.max_work;
     trace_.clear();
     std::vector<State> now(1), next;
     for (size_t i = 0; i < part_.nodes.size(); ++i) {
@@ -92,13 +94,9 @@ class Search {
     for (uint32_t i = 0; i < part_.nodes.size(); ++i) {
       next.clear();
       by_key_.clear();
-      for (const State& state : now) expand(state, i, next);
-      if (next.size() > max_states) {
-        result_.exact = false;
-        std::stable_sort(next.begin(), next.end(),
-                         [](const State& a, const State& b) { return a.bound_s < b.bound_s; });
-        next.resize(max_states);
-      }
+      const size_t homes = narrow(now, i);
+      for (const State& state : now) expand(state, i, homes, next);
+      keep_best(next, max_states);
       result_.states += next.size();
       if (next.empty()) return std::move(result_);  // nothing under the limit
       now.swap(next);
@@ -131,7 +129,43 @@ class Search {
   std::unordered_map<Bits, Candidate, BitsHash> take_candidates() { return std::move(memo_); }
 
  private:
-  void expand(const State& state, uint32_t i, std::vector<State>& out) {
+  void keep_best(std::vector<State>& states, size_t most) {
+    if (states.size() <= most) return;
+    result_.exact = false;
+    std::stable_sort(states.begin(), states.end(),
+                     [](const State& a, const State& b) { return a.bound_s < b.bound_s; });
+    states.resize(most);
+  }
+
+  /// Leaves out states, and returns how many groups of node i's producers are merged in every way,
+  /// so that to expand them is no more than the node's share of the work that is left.
+  size_t narrow(std::vector<State>& states, uint32_t i) {
+    size_t open = 1, homes = 0;
+    for (const State& state : states) {
+      open = std::max(open, state.open.size());
+      homes = std::max(homes, homes_of(state, i).size());
+    }
+    const size_t wanted = homes, share = work_left_ / (part_.nodes.size() - i);
+    homes = std::min(homes, kMaxHomes);
+    while (homes > kLeastHomes && (states.size() * open << homes) > share) --homes;
+    if (homes < wanted) result_.exact = false;
+    keep_best(states, std::max<size_t>(1, share / (open << homes)));
+    work_left_ -= std::min(work_left_, states.size() * open << homes);
+    return homes;
+  }
+
+  /// The open groups of node i's producers that it may be fused with.
+  std::vector<uint32_t> homes_of(const State& state, uint32_t i) const {
+    std::vector<uint32_t> homes;
+    for (uint32_t g = 0; g < state.open.size(); ++g) {
+      const Open& group = state.open[g];
+      if (!group.fixed && group.given == kOwn && group.nodes.intersects(part_.nodes[i].producers))
+        homes.push_back(g);
+    }
+    return homes;
+  }
+
+  void expand(const State& state, uint32_t i, size_t most_homes, std::vector<State>& out) {
     const SearchNode& node = part_.nodes[i];
     State with = state;
     Open alone;
@@ -162,12 +196,8 @@ class Search {
     close(with, i, out);
     if (alone.fixed) return;
     // Fused with every set of its producers' groups.
-    std::vector<uint32_t> homes;
-    alone.direct.for_each([&](uint32_t g) {
-      if (!state.open[g].fixed && state.open[g].given == kOwn) homes.push_back(g);
-    });
-    if (homes.size() > kMaxHomes) result_.exact = false;
-    const size_t sets = size_t{1} << std::min(homes.size(), kMaxHomes);
+    const std::vector<uint32_t> homes = homes_of(state, i);
+    const size_t sets = size_t{1} << std::min(homes.size(), most_homes);
     for (size_t chosen = 1; chosen < sets; ++chosen) {
       Bits members = Bits::of(last), nodes = alone.nodes;
       for (size_t k = 0; k < homes.size(); ++k)
@@ -303,6 +333,7 @@ class Search {
   const SearchOptions& options_;
   std::vector<double> least_compute_s_, least_move_s_;
   double bound_factor_ = 1, limit_s_ = 0;
+  size_t work_left_ = 0;
   std::vector<Closed> trace_;
   std::vector<double> given_price_;
   std::unordered_map<std::string, size_t> by_key_;

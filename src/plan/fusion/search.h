@@ -23,6 +23,8 @@
 namespace xc::fusion {
 
 constexpr uint32_t kMaxPartNodes = 128;
+/// The code that a kernel of several nodes may have, as FusionClass::code counts: 16 KB.
+constexpr double kMostCode = 160;
 
 /// A set of positions below kMaxPartNodes.
 struct Bits {
@@ -82,7 +84,7 @@ struct SearchNode {
   int32_t count = kNoSpace;
   Bits producers, users;                ///< inside the part
   std::vector<uint32_t> reads, writes;  ///< values of the part, each once
-  double weight = 0;                    ///< operations per element: code grows with them
+  double code = 0;                      ///< what it adds to a kernel's (FusionClass::code)
   double compute_s = 0;                 ///< of its operations alone
   double picked_s = 0;  ///< kMap: to read what it picks from a value that is not among `reads`
   uint32_t parts = 0;   ///< kMap: operands it reads, each through a buffer of its own
@@ -106,7 +108,7 @@ struct Part {
   double step_s = 0;          ///< of starting a step
   double given_factor = 1.0;  ///< what the price of given groups is multiplied with
   int max_nodes = kMaxPartNodes;
-  double max_weight = 160;  ///< of a group of several nodes: 16 KB of code with AVX2 or better
+  double max_code = kMostCode;  ///< of a group of several nodes
 };
 
 /// Why the nodes are no region of a template; empty when they are. Convexity is not looked at.
@@ -123,6 +125,9 @@ double price(const Part& part, const Bits& group, bool given);
 struct SearchOptions {
   size_t max_states = 32;   ///< kept after each node; beyond it the result is not proven
   size_t first_states = 8;  ///< of the beam that finds a grouping to bound the search with
+  /// Open groups that are copied to make states, in each of the two runs: some 5 ms. The beam gets
+  /// narrower where that does not last, and the result is not proven.
+  size_t max_work = 1 << 17;
   // Faults planted by tests, to see that they are noticed.
   bool allow_cycles = false;  ///< groups may depend on each other
   double bound_factor = 1;    ///< multiplies the lower bound: above 1 it is none

@@ -439,6 +439,51 @@ TEST_CASE("plan/fusion: no region has more operands than a kernel may have") {
   fits("graph maps(" + inputs + ", %z: f32[n, 66]) -> (%a39) {\n" + parts + pieces + "}", 40);
 }
 
+TEST_CASE("plan/fusion: long chains of products are regions of a few of them") {
+  const auto regions_of = [](int products, const char* type) {
+    std::string text =
+        fmt::format("graph g(%v0: {0}[n, 16], %w: {0}[16, 16]) -> (%v{1}) {{\n", type, products);
+    for (int k = 0; k < products; ++k)
+      text += fmt::format(
+          "  %p{0} = MatMul(%v{0}, %w)\n  %r{0} = Relu(%p{0})\n"
+          "  %v{1} = Add(%r{0}, %p{0})\n",
+          k, k + 1);
+    Graph graph = parse_graph(text + "}");
+    infer_types(graph);
+    size_t in_blocks = 0;
+    const std::vector<Region> regions = find_regions(graph, {});
+    for (const Region& region : regions) {
+      const auto count = std::count_if(region.nodes.begin(), region.nodes.end(), [&](NodeId n) {
+        return graph.node(n).op->name == "MatMul";
+      });
+      CHECK(count <= 6);
+      if (region.blocks) in_blocks += static_cast<size_t>(count);
+    }
+    CHECK(in_blocks + 6 >= static_cast<size_t>(products));
+    return regions.size();
+  };
+  CHECK(regions_of(40, "f32") <= 8);
+  CHECK(regions_of(40, "f64") <= 8);
+  // On a stack of any size, in time that grows with the chain.
+  CHECK(regions_of(20'000, "f32") <= 3335);
+}
+
+TEST_CASE("plan/fusion: iterations that no number can count are tasks of their own") {
+  // Nominal sizes of all these axes multiply to 2^64.
+  std::string dims = "n, 1048576", few = "n, 1";
+  for (int k = 0; k < 9; ++k) {
+    dims += fmt::format(", s{}", k);
+    few += k % 2 ? ", 1" : fmt::format(", s{}", k);
+  }
+  const std::string out = fused(fmt::format("graph g(%x: f32[{0}, r], %y: f32[{1}, 1]) -> (%z) {{\n"
+                                            "  %a = Add(%x, %y)\n  %c = Mul(%a, %x)\n"
+                                            "  %z = Relu(%c)\n}}",
+                                            dims, few)
+                                    .c_str());
+  CHECK(out.find("region cell") != std::string::npos);
+  CHECK(out.find("cannot be lowered") == std::string::npos);
+}
+
 TEST_CASE("plan/fusion: a few rows of a block are worked on like a vector of them") {
   Graph model = parse_graph(R"(graph g(%q: f32[n, 64], %k: f32[64, m], %v: f32[m, 64]) -> (%r) {
   %a = MatMul(%q, %k)

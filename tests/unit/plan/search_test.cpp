@@ -221,6 +221,63 @@ TEST_CASE("plan/search: a beam is sound, and says that it proves nothing") {
   CHECK(unproven > 0);
 }
 
+TEST_CASE("plan/search: one that has to hurry is sound, and says that it proves nothing") {
+  int unproven = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    const Part part = random_part(seed);
+    const fusion::Grouping found = search(part, {.max_states = kEnough, .max_work = 60});
+    const double least = enumerate(part);
+    CAPTURE(seed);
+    CHECK(equal(price_of(part, found.groups), found.price_s));
+    if (found.exact) CHECK(equal(found.price_s, least));
+    unproven += !found.exact;
+  }
+  CHECK(unproven > 0);
+  CHECK(unproven < 300);
+}
+
+TEST_CASE("plan/search: functions of many operands, each a group of its own, end the search soon") {
+  // Of every node's six operands any may be fused with it: 64 states of each of 32, a hundred
+  // times.
+  Part part;
+  const auto add_value = [&](double move_s) {
+    part.values.emplace_back();
+    part.values.back().move_s = move_s;
+    return static_cast<uint32_t>(part.values.size() - 1);
+  };
+  for (uint32_t i = 0; i < fusion::kMaxPartNodes; ++i) {
+    SearchNode n;
+    n.kind = SearchNode::Kind::kScalar;
+    n.result = 0;
+    n.code = 1;
+    for (uint32_t k = 1; k <= 6 && 40 + k <= i; ++k) {
+      const uint32_t producer = i - (k * 7) % 40;
+      if (n.producers.has(producer)) continue;
+      n.producers |= Bits::of(producer);
+      part.nodes[producer].users |= Bits::of(i);
+      const uint32_t v = part.nodes[producer].writes.front();
+      n.reads.push_back(v);
+      part.values[v].readers |= Bits::of(i);
+    }
+    if (n.reads.empty()) {
+      n.reads.push_back(add_value(1e-7));
+      part.values.back().readers = Bits::of(i);
+    }
+    n.writes.push_back(add_value(1e-7 * (1 + i % 5)));
+    part.values.back().makers = Bits::of(i);
+    part.nodes.push_back(std::move(n));
+  }
+  part.step_s = 1e-7;
+  const fusion::Grouping found = search(part);
+  CHECK(!found.exact);
+  CHECK(ordered(part, found.groups));
+  CHECK(equal(price_of(part, found.groups), found.price_s));
+  double separate = 0;
+  for (uint32_t i = 0; i < part.nodes.size(); ++i) separate += price(part, Bits::of(i), false);
+  CHECK(found.price_s < separate);
+  CHECK(found.candidates.size() < 5'000);  // without a bound of the work 13,393
+}
+
 TEST_CASE("plan/search: of two regions that exclude each other the one that saves more is chosen") {
   // What both reductions read fuses with one of them alone: their rows differ.
   const char* text =
