@@ -18,17 +18,25 @@ namespace {
 
 using Place = FencedMemory::Place;
 
-Dims evaluate(const SymDims& dims, const Symbols& symbols) {
+/// Sizes or strides; nullopt where one has no value.
+std::optional<Dims> values_of(const SymDims& dims, const Symbols& symbols) {
   Dims out;
   for (const Dim& d : dims) {
-    const auto v = d.evaluate([&](const std::string& s) -> std::optional<int64_t> {
+    const auto value = d.evaluate([&](const std::string& s) {
       const auto it = symbols.find(s);
       return it == symbols.end() ? std::nullopt : std::optional<int64_t>(it->second);
     });
-    if (!v || *v < 0) fail(Status::kInvalidArgument, "size {} has no value here", d.text());
-    out.push_back(*v);
+    if (!value) return std::nullopt;
+    out.push_back(*value);
   }
   return out;
+}
+
+Dims evaluate(const SymDims& dims, const Symbols& symbols) {
+  const auto sizes = values_of(dims, symbols);
+  if (!sizes || std::any_of(sizes->begin(), sizes->end(), [](int64_t size) { return size < 0; }))
+    fail(Status::kInvalidArgument, "a size has no value here");
+  return *sizes;
 }
 
 /// Made-up values. Edges: zeros of both signs, denormal and small numbers, arguments at the end of
@@ -160,7 +168,11 @@ Fenced fenced_output(DType dtype, const Dims& dims, const Dims& strides, Place p
 
 /// The strides `operand` has with these dims.
 Dims strides_of(const Operand& operand, const Dims& dims, const Symbols& symbols) {
-  return operand.contiguous() ? contiguous_strides(dims) : evaluate(operand.strides, symbols);
+  if (operand.contiguous()) return contiguous_strides(dims);
+  const auto strides =
+      values_of(operand.strides, symbols);  // those of a reversed axis are negative
+  if (!strides) fail(Status::kInvalidArgument, "a stride has no value here");
+  return *strides;
 }
 
 /// Is an operand a constant of the region's graph? A view of a constant is an input of it, and

@@ -208,6 +208,41 @@ TEST_CASE("tiering/fused: verification accepts repeated operands and widened res
   }
 }
 
+TEST_CASE("tiering/fused: operands that are walked backwards") {
+  const auto text = [](int axis) {
+    return fmt::format(R"(graph g(%x: f32[n, m], %y: f32[n, m]) -> (%z) {{
+  const %from: i64[1] = [-1]
+  const %to: i64[1] = [-9223372036854775807]
+  const %axis: i64[1] = [{}]
+  const %step: i64[1] = [-1]
+  %r = Slice(%x, %from, %to, %axis, %step)
+  %a = Mul(%r, %y)
+  %z = Tanh(%a)
+}})",
+                       axis);
+  };
+  for (const int axis : {0, 1})
+    for (const JitMode mode : {JitMode::kOff, JitMode::kSync}) {
+      auto session = session_of(text(axis).c_str(), mode);
+      for (const auto& [n, m] : {std::pair<int64_t, int64_t>{3, 37}, {1, 1}, {5, 0}, {17, 16}}) {
+        const std::vector<Tensor> in{ramp({n, m}, 3, 0.1), ramp({n, m}, 2, 0.9)};
+        const Tensor z = run(*session, in)[0];
+        REQUIRE(z.dims() == Dims{n, m});
+        for (int64_t i = 0; i < n; ++i)
+          for (int64_t j = 0; j < m; ++j) {
+            const int64_t from = axis == 0 ? (n - 1 - i) * m + j : i * m + m - 1 - j;
+            const double want =
+                std::tanh(double{in[0].as<float>()[from]} * in[1].as<float>()[i * m + j]);
+            REQUIRE(std::fabs(z.as<float>()[i * m + j] - want) <= 1e-6);
+          }
+      }
+      if (mode == JitMode::kOff) continue;
+      INFO(session->explain({}, false));
+      REQUIRE(session->profile().regions.size() == 1);
+      CHECK(session->profile().regions[0].state == "live");
+    }
+}
+
 TEST_CASE("tiering/fused: a trial follows the sizes that come") {
   auto session = session_of(kGelu, JitMode::kAuto);
   const std::vector<Tensor> first{ramp({200, 96}, 3, 0.1), ramp({96}, 1, 0.7)};
