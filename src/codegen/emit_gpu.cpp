@@ -103,11 +103,11 @@ void Emitter::gpu_vector_loop(const For& loop, Value* begin, Value* end) {
     all |= kernel_.accs[acc].order == AccOrder::kLanes;
   }
   // Threads that run the same iteration may not find what another of them has written.
-  uint64_t written = 0;
+  BufferSet written;
   visit_statements(loop.body, [&](const Stmt& stmt) {
-    if (const auto* write = std::get_if<Store>(&stmt.node)) written |= bit_of(write->buffer);
+    if (const auto* write = std::get_if<Store>(&stmt.node)) written.set(write->buffer);
   });
-  const bool rewrites = (written & reads(loop.body)) != 0;
+  const bool rewrites = (written & reads(loop.body)).any();
   if (sixteen && (all || rewrites))
     fail(Status::kUnsupported,
          "code generation: a loop that reduces in 16 lanes and also {} has no GPU form",
@@ -140,7 +140,7 @@ void Emitter::gpu_vector_loop(const For& loop, Value* begin, Value* end) {
 // Outside vector loops all threads write the same value, each when it gets there: not before all
 // have read what was there.
 void Emitter::gpu_before_store(uint32_t buffer) {
-  if (!apart_ && (read_ & bit_of(buffer)) != 0) barrier();
+  if (!apart_ && read_.test(buffer)) barrier();
 }
 
 // The same value of the thread whose number in its warp differs in the bits of `distance`.

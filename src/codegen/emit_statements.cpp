@@ -98,21 +98,21 @@ void Emitter::block(const Block& statements) {
 // What statements of a block have in common is computed once: LLVM, which knows of no two buffers
 // that they are apart, would load and compute it again behind each store.
 void Emitter::forget(uint32_t buffer) {
-  std::erase_if(cache_,
-                [&](const auto& known) { return (reads(*known.first) & bit_of(buffer)) != 0; });
+  std::erase_if(cache_, [&](const auto& known) { return reads(*known.first).test(buffer); });
 }
 
-uint64_t Emitter::reads(const Block& statements) {
-  uint64_t out = 0;
+Emitter::BufferSet Emitter::reads(const Block& statements) {
+  BufferSet out;
   visit_statements(statements, [&](const Stmt& stmt) {
     visit_exprs(stmt, [&](const Expr& root) { out |= reads(*root); });
   });
   return out;
 }
 
-uint64_t Emitter::reads(const Node& node) {
+Emitter::BufferSet Emitter::reads(const Node& node) {
   if (const auto known = reads_.find(&node); known != reads_.end()) return known->second;
-  uint64_t out = node.op == Op::kLoad ? bit_of(node.id) : 0;
+  BufferSet out;
+  if (node.op == Op::kLoad) out.set(node.id);
   for (const Expr& arg : node.args) out |= reads(*arg);
   for (const Index& index : node.indices)
     if (!index.is_affine()) out |= reads(*index.checked) | reads(*index.extent);

@@ -12,6 +12,7 @@
 #include <llvm/IR/Module.h>
 
 #include <algorithm>
+#include <bitset>
 #include <functional>
 #include <map>
 #include <optional>
@@ -70,10 +71,9 @@ class Emitter {
   void block(const loop::Block& statements);
   void statement(const loop::Stmt& stmt);
   void forget(uint32_t buffer);
-  // The buffers that are read, a bit each: a kernel has 64 at most.
-  static uint64_t bit_of(uint32_t buffer) { return uint64_t{1} << buffer; }
-  uint64_t reads(const loop::Node& node);
-  uint64_t reads(const loop::Block& statements);
+  using BufferSet = std::bitset<2 * loop::kMaxBuffers>;  // parameters and scratch
+  BufferSet reads(const loop::Node& node);
+  BufferSet reads(const loop::Block& statements);
   void for_loop(const loop::For& loop);
   void serial_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   llvm::Value* behind_whole(llvm::Value* begin, llvm::Value* end, int64_t step);
@@ -280,7 +280,7 @@ class Emitter {
   llvm::BasicBlock* range_error_ = nullptr;
   llvm::Value* status_ = nullptr;  // GPU: where a range error is reported
   bool apart_ = false;             // GPU: in a vector loop, where threads go their own ways
-  uint64_t read_ = 0;              // GPU: the buffers that the kernel reads
+  BufferSet read_;                 // GPU: what the kernel reads
   llvm::Value* task_begin_ = nullptr;
   llvm::Value* task_end_ = nullptr;
   static constexpr uint64_t kWidestAccess = 64 * 8;  // bytes: 64 lanes of 8
@@ -303,7 +303,7 @@ class Emitter {
   bool lone_matrix_sum_ = false;
   llvm::Value* room_ = nullptr;                       // scratch of dot_bf16x3 accumulators
   std::unordered_map<const loop::Node*, Val> cache_;  // of the current block, up to here
-  std::unordered_map<const loop::Node*, uint64_t> reads_;
+  std::unordered_map<const loop::Node*, BufferSet> reads_;
 };
 
 }  // namespace xc::codegen

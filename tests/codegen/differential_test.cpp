@@ -576,3 +576,25 @@ TEST_CASE("codegen/differential: reductions of every type, nested, unrolled, wit
     check_rows(parse(typed), 11);
   }
 }
+
+TEST_CASE("codegen/differential: as many buffers as a kernel may have, each read behind a store") {
+  // 64 parameters and 64 pieces of scratch. What a piece held is not what it holds behind a store
+  // to it, and is behind one to any other.
+  constexpr size_t kInputs = kMaxBuffers - 1;
+  std::string text = "kernel many(n, m) {\n";
+  for (size_t i = 0; i < kInputs; ++i) text += fmt::format("in x{}: f32[1]\n", i);
+  text += "out y: f32[1]\n";
+  for (size_t i = 0; i < kMaxBuffers; ++i) text += fmt::format("scratch s{}: f32[64]\n", i);
+  text +=
+      "for b = 0 .. ((max(n, m) + 63) / 64) {\nfor j = 0 .. min(64, (max(n, m) - (b * 64))) {\n";
+  for (size_t i = 0; i < kMaxBuffers; ++i)
+    text += fmt::format("s{}[j] = x{}[64*b + j]\n", i, i % kInputs);
+  for (size_t i = 0; i < kMaxBuffers; ++i)
+    text += fmt::format("s{0}[j] = ((s{0}[j] * 0.5:f32) + s{1}[j])\n", i, (i + 37) % kMaxBuffers);
+  text += "y[64*b + j] = (s0[j]";
+  for (size_t i = 1; i < kMaxBuffers; ++i) text += fmt::format(" + s{}[j])", i);
+  text.insert(text.rfind("(s0[j]"), std::string(kMaxBuffers - 2, '('));
+  text += "\n}\n}\n}\n";
+  const Kernel kernel = parse(text);
+  CHECK(disagreement(kernel, 41, false) == "");
+}
