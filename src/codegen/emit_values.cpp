@@ -201,9 +201,9 @@ Val Emitter::compute(const Expr& e) {
   llvm::SmallVector<Value*, 3> operands;
   for (const Val& arg : args) operands.push_back(vec ? vector(arg) : arg.v);
   const DType operand = node.args[node.op == Op::kSelect ? 1 : 0].type();
-  if (node.op == Op::kCast && is_float(operand) && element_size(node.type) < 4 &&
+  if (node.op == Op::kCast && is_float(operand) && element_size(node.type) <= 4 &&
       !is_float(node.type) && node.type != DType::kBool && fits(known(node.args[0]), node.type))
-    return {narrowed(node.type, operands[0]), vec};
+    return {in_range(node.type, operands[0]), vec};
   return {operation(node.op, node.type, operand, operands), vec};
 }
 
@@ -444,76 +444,6 @@ Value* Emitter::integer_operation(Op op, bool is_signed, llvm::ArrayRef<Value*> 
     default:
       fail(Status::kInternal, "code generation: {} on integers", op_info(op).name);
   }
-}
-
-// a / number of scalars, rounded towards zero. By a power of two: FastISel would divide.
-Value* Emitter::quotient(Value* a, int64_t number) {
-  auto* const type = a->getType();
-  if (number <= 1 || !std::has_single_bit(static_cast<uint64_t>(number)))
-    return b_.CreateSDiv(a, llvm::ConstantInt::getSigned(type, number));
-  const unsigned width = type->getScalarSizeInBits();
-  const auto bits = static_cast<unsigned>(std::countr_zero(static_cast<uint64_t>(number)));
-  Value* const up = b_.CreateLShr(b_.CreateAShr(a, width - 1), width - bits);  // where negative
-  return b_.CreateAShr(b_.CreateAdd(a, up), bits);
-}
-
-// The hardware instruction traps on a zero divisor and on the overflow MIN / -1: both divide by 1
-// instead.
-Value* Emitter::divide(Op op, bool is_signed, Value* a, Value* b) {
-  if (const auto* number = llvm::dyn_cast<llvm::ConstantInt>(b);
-      number && is_signed && op == Op::kDiv && number->getValue().isStrictlyPositive())
-    return quotient(a, number->getSExtValue());
-  const unsigned width = a->getType()->getScalarSizeInBits();
-  Value* zero = same_shape(0, a);
-  Value* by_zero = b_.CreateICmpEQ(b, zero);
-  Value* bad = by_zero;
-  if (is_signed) {
-    Value* lowest = llvm::ConstantInt::get(a->getType(), llvm::APInt::getSignedMinValue(width));
-    bad = b_.CreateOr(
-        bad, b_.CreateAnd(b_.CreateICmpEQ(a, lowest), b_.CreateICmpEQ(b, same_shape(-1, a))));
-  }
-  Value* divisor = b_.CreateSelect(bad, same_shape(1, a), b);
-  if (op == Op::kDiv) {
-    Value* quotient = is_signed ? b_.CreateSDiv(a, divisor) : b_.CreateUDiv(a, divisor);
-    return b_.CreateSelect(by_zero, zero, quotient);
-  }
-  Value* rest = is_signed ? b_.CreateSRem(a, divisor) : b_.CreateURem(a, divisor);
-  if (op == Op::kRem || !is_signed) return rest;
-  Value* differs =
-      b_.CreateAnd(b_.CreateICmpNE(rest, zero), b_.CreateICmpSLT(b_.CreateXor(rest, b), zero));
-  return b_.CreateSelect(differs, b_.CreateAdd(rest, b), rest);
-}
-
-Value* Emitter::narrowed(DType to, Value* v) {
-  llvm::Type* type = type_of(to, false);
-  if (auto* shape = llvm::dyn_cast<llvm::FixedVectorType>(v->getType()))
-    type = llvm::FixedVectorType::get(type, shape->getNumElements());
-  return b_.CreateTrunc(b_.CreateFPToSI(v, type->getWithNewBitWidth(32)), type);
-}
-
-Value* Emitter::convert(DType to, DType from, Value* v) {
-  llvm::Type* type = type_of(to, false);
-  if (auto* shape = llvm::dyn_cast<llvm::FixedVectorType>(v->getType()))
-    type = llvm::FixedVectorType::get(type, shape->getNumElements());
-  if (to == DType::kBool)
-    return is_float(from) ? b_.CreateFCmpUNE(v, same_shape(0, v))
-                          : b_.CreateICmpNE(v, same_shape(0, v));
-  if (is_float(from) && is_float(to)) return b_.CreateFPCast(v, type);
-  if (is_float(from) && element_size(to) < 4) {
-    // Saturated as floats, which hold these bounds: LLVM takes vectors apart for its intrinsic.
-    const loop::KnownRange range = loop::known_range(to);
-    const auto bound = [&](double x) { return llvm::ConstantFP::get(v->getType(), x); };
-    v = b_.CreateSelect(b_.CreateFCmpUNO(v, v), bound(0), v);
-    v = b_.CreateSelect(b_.CreateFCmpOGT(v, bound(range.low)), v, bound(range.low));
-    v = b_.CreateSelect(b_.CreateFCmpOLT(v, bound(range.high)), v, bound(range.high));
-    return narrowed(to, v);
-  }
-  if (is_float(from)) {
-    const Intrinsic id = is_signed(to) ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
-    return b_.CreateIntrinsic(id, {type, v->getType()}, {v});
-  }
-  if (is_float(to)) return is_signed(from) ? b_.CreateSIToFP(v, type) : b_.CreateUIToFP(v, type);
-  return is_signed(from) ? b_.CreateSExtOrTrunc(v, type) : b_.CreateZExtOrTrunc(v, type);
 }
 
 }  // namespace xc::codegen

@@ -134,12 +134,8 @@ class Emitter {
   llvm::Value* float_operation(loop::Op op, llvm::ArrayRef<llvm::Value*> v);
   llvm::Value* integer_operation(loop::Op op, bool is_signed, llvm::ArrayRef<llvm::Value*> v);
   llvm::Value* negate(llvm::Value* v);
-  llvm::Value* divide(loop::Op op, bool is_signed, llvm::Value* a, llvm::Value* b);
-  llvm::Value* quotient(llvm::Value* a, int64_t number);
-  llvm::Value* convert(DType to, DType from, llvm::Value* v);
   loop::KnownRange known(const loop::Expr& e);
   static bool fits(const loop::KnownRange& value, DType type);
-  llvm::Value* narrowed(DType to, llvm::Value* v);  ///< a float that such a type holds
   llvm::Value* minimum(llvm::Value* a, llvm::Value* b, DType type, bool want_max);
   llvm::Value* scale(llvm::Value* a, llvm::Value* k);
   llvm::Value* concatenate(llvm::Value* a, llvm::Value* b);
@@ -154,6 +150,19 @@ class Emitter {
   llvm::Value* same_shape(double number, llvm::Value* like);  // constant shaped like `like`
   llvm::Value* iota();
   Val both(llvm::Value* a, llvm::Value* b);  // and of two masks, either may be null
+
+  // --- integers: division, conversions from and to floats (emit_integers.cpp) ---
+  llvm::Value* divide(loop::Op op, bool is_signed, llvm::Value* a, llvm::Value* b);
+  llvm::Value* quotient(llvm::Value* a, int64_t number);
+  llvm::Value* quotient_of_floats(bool is_signed, llvm::Value* a, llvm::Value* b, bool narrow);
+  llvm::Value* divide_wide(loop::Op op, bool is_signed, llvm::Value* a, llvm::Value* b);
+  llvm::Value* with_sign_of(llvm::Value* b, llvm::Value* rest);
+  llvm::Value* convert(DType to, DType from, llvm::Value* v);
+  llvm::Value* saturated(DType to, llvm::Value* v);
+  llvm::Value* in_range(DType to, llvm::Value* v);  // of a float that such a type holds
+  bool is_slow_wide(const llvm::Value* v) const;
+  llvm::Value* lane_by_lane(llvm::ArrayRef<llvm::Value*> operands, llvm::Type* result,
+                            const std::function<llvm::Value*(llvm::ArrayRef<llvm::Value*>)>& of);
 
   // --- memory (emit_memory.cpp) ---
   struct Address {
