@@ -158,7 +158,8 @@ class Expander {
     const auto [k, r] = reduce_by_ln2(x);
     const Expr s = scale(c(0.5), k);
     const Expr result = c(2) * mad(s, exp_tail(r), s - c(0.5));
-    return select(eq(argument, c(0)), argument, result);  // -0 stays
+    // -0 stays, and no half of a denormal number rounds.
+    return select(lt(abs(argument), c(f32 ? 0x1p-30 : 0x1p-60)), argument, result);
   }
   Expr round_to_integer(const Expr& x) const {
     const Expr magic = c(is_f32() ? 0x1.8p23 : 0x1.8p52);
@@ -504,12 +505,15 @@ class Expander {
       return cast(type_, wide().constant_power(cast(DType::kF64, x), y));
     const int n = static_cast<int>(std::abs(y));
     const int quarters = static_cast<int>(4 * std::abs(y)) % 4;
-    // Negative whole powers are those of the reciprocal, which several of them share.
-    if (quarters == 0) return whole_power(y < 0 ? c(1) / x : x, n);
-    const Expr half = root(x);
-    Expr up = quarters == 2 ? half : quarters == 1 ? root(half) : half * root(half);
-    if (n != 0) up = whole_power(abs(x), n) * up;
-    return y < 0 ? c(1) / up : up;
+    // Negative powers are those of the reciprocal, which several of them share: what they multiply
+    // by overflows for a denormal result. Reciprocals of the least numbers overflow, so powers
+    // above -1, which do not, divide last.
+    const Expr base = y < 0 && n != 0 ? c(1) / x : x;
+    if (quarters == 0) return whole_power(base, n);
+    const Expr half = root(base);
+    const Expr part = quarters == 2 ? half : quarters == 1 ? root(half) : half * root(half);
+    if (n != 0) return whole_power(abs(base), n) * part;
+    return y < 0 ? c(1) / part : part;
   }
 
   DType type_;

@@ -69,8 +69,9 @@ TEST_CASE("codegen/math: f64 functions keep their bounds") {
 namespace {
 
 /// What a compiled kernel y[n] of x[n] gives.
-std::vector<float> run_on(const Compiled& kernel, const std::vector<float>& x) {
-  std::vector<float> y(x.size());
+template <class T>
+std::vector<T> run_on(const Compiled& kernel, const std::vector<T>& x) {
+  std::vector<T> y(x.size());
   const void* buffers[] = {x.data(), y.data()};
   const auto count = static_cast<int64_t>(x.size());
   xc_kargs args{
@@ -141,6 +142,23 @@ TEST_CASE("codegen/math: odd functions of -0 are -0") {
   for (const std::string& target : test::runnable_targets()) {
     check(-0.0f, target);
     check(-0.0, target);
+  }
+}
+
+TEST_CASE("codegen/math: e^x - 1 of the least numbers is these") {
+  const auto check = [](auto least, const std::string& target) {
+    using T = decltype(least);
+    std::vector<T> x;
+    for (const int factor : {1, 2, 3, 5, 77, 1001}) {
+      x.push_back(static_cast<T>(factor) * least);
+      x.push_back(-x.back());
+    }
+    INFO(target);
+    CHECK(apply<T>(Op::kExpm1, x, x, target) == x);
+  };
+  for (const std::string& target : test::runnable_targets()) {
+    check(std::numeric_limits<float>::denorm_min(), target);
+    check(std::numeric_limits<double>::denorm_min(), target);
   }
 }
 
@@ -246,4 +264,24 @@ TEST_CASE("codegen/math: constant powers keep their bounds") {
         const double most = accuracy == Accuracy::kStrict || !in_f32 ? 1 : 2;
         CHECK(worst <= (power == 0.75 ? bound.f32(accuracy) : most));
       }
+}
+
+TEST_CASE("codegen/math: constant powers of f64 end in denormal numbers") {
+  const std::vector<double> x = {1e20, 3e19,   1e100, 1e200, 1.7e308,  5e-324,    1e-310, 1e-20,
+                                 7e20, 1e-200, 0,     -0.0,  INFINITY, -INFINITY, NAN,    -2.5};
+  for (const std::string& target : test::runnable_targets())
+    for (int quarters = -64; quarters <= 64; ++quarters) {
+      const double power = quarters / 4.0;
+      KernelBuilder b("power");
+      const DimParam n = b.dim("n");
+      const loop::Buffer in = b.input("x", DType::kF64, {1}), out = b.output("y", DType::kF64, {1});
+      b.loop("i", 0, n, [&](Var i) { b.store(out(i), pow(in(i), constant(DType::kF64, power))); });
+      const std::vector<double> y = run_on(Compiled(schedule_default(b.finish(), {}), target), x);
+      for (size_t i = 0; i < x.size(); ++i) {
+        const long double want =
+            std::pow(static_cast<long double>(x[i]), static_cast<long double>(power));
+        INFO(target << " pow(" << x[i] << ", " << power << ") = " << y[i]);
+        CHECK(ulps(y[i], want) <= 32);
+      }
+    }
 }
