@@ -47,11 +47,12 @@ void register_functions(OpList& ops) {
     const auto h = exp(abs(x) * 0.5);
     return (h * 0.5) * h + (0.5 / h) / h;
   }));
-  // sinh = tanh(x/2) (cosh x + 1): no cancellation near zero.
+  // sinh = tanh(x/2) (cosh x + 1): no cancellation near zero. x itself where x/2 may be denormal.
   add(real_unary("Sinh", 40, [](auto x, auto&) {
     const auto h = exp(abs(x) * 0.5);
     const auto t = tanh(x * 0.5);
-    return (t * h * 0.5) * h + t * ((0.5 / h) / h + 1.0);
+    const auto sinh = (t * h * 0.5) * h + t * ((0.5 / h) / h + 1.0);
+    return select(lt(abs(x), like(x, 0x1p-28)), x, sinh);
   }));
   add(real_unary_host("Asin", 30, [](auto x, auto&) { return Real{std::asin(x.v)}; }));
   add(real_unary_host("Acos", 30, [](auto x, auto&) { return Real{std::acos(x.v)}; }));

@@ -60,6 +60,7 @@ void infer_clip(InferContext& c) {
   infer_same(c);
 }
 
+// Of two zeros of either sign, that of x; and a bound in front needs no test for NaN (loop/expr.h).
 template <class X>
 void clip(const ReferenceContext& c) {
   constexpr int64_t kAt = 0;
@@ -70,8 +71,8 @@ void clip(const ReferenceContext& c) {
   visit_runs(std::span(c.inputs).first(1), c.outputs[0], [&](const Run& run) {
     load_run(c.inputs[0], run, 0, values.data());
     for (X& x : std::span(values).first(static_cast<size_t>(run.length))) {
-      if (c.has(1)) x = max(x, bounds[0]);
-      if (c.has(2)) x = min(x, bounds[1]);
+      if (c.has(1)) x = max(bounds[0], x);
+      if (c.has(2)) x = min(bounds[1], x);
     }
     store_run(c.outputs[0], run, 1, values.data());
   });
@@ -89,8 +90,8 @@ void reference_clip(const ReferenceContext& c) {
 
 loop::Expr scalar_clip(const Node&, std::span<const loop::Expr> a, DType) {
   loop::Expr x = a[0];
-  if (a.size() > 1 && a[1]) x = max(x, a[1]);
-  if (a.size() > 2 && a[2]) x = min(x, a[2]);
+  if (a.size() > 1 && a[1]) x = max(a[1], x);
+  if (a.size() > 2 && a[2]) x = min(a[2], x);
   return x;
 }
 

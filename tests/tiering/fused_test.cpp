@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -378,6 +379,51 @@ TEST_CASE("tiering/fused: sin, cos and tan of floats of any size") {
       CHECK(near(out[1], std::cos(a)));
       CHECK(near(out[2], std::tan(a)));
     }
+  }
+}
+
+TEST_CASE("tiering/fused: the least numbers keep their digits and zeros their signs") {
+  std::vector<float> values = {0.0f, -0.0f};
+  for (const int factor : {1, 2, 3, 5, 1001})
+    for (const float sign : {1.0f, -1.0f})
+      values.push_back(sign * static_cast<float>(factor) *
+                       std::numeric_limits<float>::denorm_min());
+  const auto n = static_cast<int64_t>(values.size());
+  for (int64_t isa = 1; isa <= static_cast<int64_t>(cpu_info().isa) + 1; ++isa) {
+    CAPTURE(isa);
+    Config config;
+    config.threads = 1;
+    config.rules = 1;
+    config.isa = isa;
+    config.jit = static_cast<int64_t>(JitMode::kSync);
+    auto session = testing::session_of(R"(graph g(%x: f32[n], %one: f32[n]) -> (%s, %e, %c, %d) {
+  const %plus: f32[] = 0
+  const %minus: f32[] = -0
+  const %most: f32[] = 1
+  %s0 = Sinh(%x)
+  %s = Mul(%s0, %one)
+  %e0 = Elu(%x)
+  %e = Mul(%e0, %one)
+  %c0 = Clip(%x, %minus, %most)
+  %c = Mul(%c0, %one)
+  %d0 = Clip(%x, %plus, %most)
+  %d = Mul(%d0, %one)
+})",
+                                       config);
+    const Tensor one = Tensor::of<float>(std::vector<float>(values.size(), 1.0f), {n});
+    const std::vector<Tensor> out = testing::run(*session, {Tensor::of<float>(values, {n}), one});
+    for (int64_t i = 0; i < n; ++i) {
+      const float x = values[static_cast<size_t>(i)];
+      CAPTURE(x);
+      const auto is = [&](const Tensor& y, float want) {
+        return y.as<float>()[i] == want && std::signbit(y.as<float>()[i]) == std::signbit(want);
+      };
+      CHECK(is(out[0], x));
+      CHECK(is(out[1], x));
+      CHECK(is(out[2], x < 0 ? -0.0f : x));
+      CHECK(is(out[3], x < 0 ? 0.0f : x));
+    }
+    CHECK(session->profile().compiled_regions > 0);
   }
 }
 
