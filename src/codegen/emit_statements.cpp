@@ -455,11 +455,32 @@ void Emitter::join_front(Builder& front, llvm::BasicBlock* main) {
   }
 }
 
+// A reduction feeds four partial vectors in turn. A light body is written four times, then once for
+// the whole vectors that are left; a heavy one once for all of them. Where it is written once, the
+// partials change places with every iteration, so that what is fed next is first.
+// Written once, always under the mask: a short reduction (longer ones take a tenth longer that way:
+// measured in k-means), and what has loops inside, which run under a mask made once, where few
+// lanes idle in the last vector.
+Emitter::VectorPlan Emitter::vector_plan(const For& loop, bool carries) const {
+  VectorPlan out;
+  if (reduces(loop.body)) out.groups = kReductionAccumulators;
+  out.four_times = out.groups > 1 &&
+                   weight(loop.body) <= (target_.rotate_partials ? kHeavyBody : kHeavyBodyOfFew);
+  out.step = int64_t{loop.factor} * out.groups;
+  out.divisor = std::gcd(known_divisor(loop.begin), known_divisor(loop.end));
+  const int64_t most = most_iterations(loop).value_or(0);
+  const bool nearly_whole =
+      most > 0 && is_const(loop.end) && align_up(most, loop.factor) - most <= most / kFewIdle;
+  out.all_masked = target_.masked_all && out.divisor % loop.factor != 0 && out.groups == 1 &&
+                   (carries ? most > 0 && most <= kShortLoop * loop.factor
+                            : has_loop(loop.body) && nearly_whole);
+  return out;
+}
+
 void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
   VectorLoop state = open_vector_loop(loop);
   state.limit = limit_of(loop);
-  state.block = block_fetch(loop);
-  const int groups = reduces(loop.body) ? kReductionAccumulators : 1;  // partial vectors
+  state.fetches.block = block_fetch(loop);
   // Everything runs only when there is an iteration, so that hoisted loads are in range.
   const Carried carried = carried_by(loop.body);
   when(b_.CreateICmpSLT(begin, end), carried, [&] {
@@ -468,70 +489,59 @@ void Emitter::vector_loop(const For& loop, Value* begin, Value* end) {
     state.front = &front;
     vector_ = &state;
     b_.SetInsertPoint(main);
-
-    // A reduction feeds four partial vectors in turn. A light body is written four times, then once
-    // for the whole vectors that are left; a heavy one once for all of them. Where it is written
-    // once, the partials change places with every iteration, so that what is fed next is first.
-    const bool four_times =
-        groups > 1 && weight(loop.body) <= (target_.rotate_partials ? kHeavyBody : kHeavyBodyOfFew);
-    const int64_t step = int64_t{loop.factor} * groups;
-    // What is known to divide the number of iterations: nothing may be left, or whole vectors only.
-    const int64_t divisor = std::gcd(known_divisor(loop.begin), known_divisor(loop.end));
-    // Written once, always under the mask: a short reduction (longer ones take a tenth longer that
-    // way: measured in k-means), and what has loops inside, which run under a mask made once, where
-    // few lanes idle in the last vector.
-    const int64_t most = most_iterations(loop).value_or(0);
-    const bool nearly_whole =
-        most > 0 && is_const(loop.end) && align_up(most, loop.factor) - most <= most / kFewIdle;
-    const bool all_masked = target_.masked_all && divisor % loop.factor != 0 && groups == 1 &&
-                            (carried.empty() ? has_loop(loop.body) && nearly_whole
-                                             : most > 0 && most <= kShortLoop * loop.factor);
-    Value* const count = front.CreateSub(end, begin);
-    const auto multiple_of = [&](int64_t n) -> Value* {  // begin and the most of them there are
-      return all_masked ? begin : front.CreateAdd(begin, front.CreateAnd(count, integer(-n)));
-    };
-    const std::vector<AccState*> partials = partials_of(loop.body);
-    const auto iteration = [&](Value* v, int group) {
-      state.first = b_.CreateAdd(v, integer(int64_t{group} * loop.factor));
-      state.group = group;
-      vars_[loop.var.id] = state.first;
-      block(loop.body);
-      fetch_ahead();
-    };
-    Value* middle = begin;
-    if (four_times) {
-      middle = multiple_of(step);
-      counted_loop(begin, middle, integer(step), carried, [&](Value* v) {
-        for (int group = 0; group < groups; ++group) iteration(v, group);
-        fetch_far_ahead();
-      });
-    }
-    Value* const whole = multiple_of(loop.factor);
-    if (!four_times || divisor % step != 0)
-      counted_loop(middle, whole, integer(loop.factor), carried, [&](Value* v) {
-        iteration(v, 0);
-        fetch_far_ahead();
-        turn(partials, 1);
-      });
-    state.group = 0;
-    if (divisor % loop.factor == 0) {
-      // No rest.
-    } else if (rest_under_mask(loop)) {
-      masked_rest(loop, whole, end, divisor, all_masked);
-    } else {
-      vector_ = nullptr;
-      scalar_rest(loop, whole, end);
-    }
-    // Home again.
-    if (!partials.empty() && divisor % step != 0) {
-      Value* const turns = quotient(b_.CreateSub(whole, middle), loop.factor);
-      for (const int by : {1, 2})
-        when(b_.CreateICmpNE(b_.CreateAnd(turns, integer(by)), integer(0)), carried,
-             [&] { turn(partials, groups - by); });
-    }
+    vector_bodies(loop, begin, end, carried);
     vector_ = nullptr;
     join_front(front, main);
   });
+}
+
+// The groups, the whole vectors that are left, the rest.
+void Emitter::vector_bodies(const For& loop, Value* begin, Value* end, const Carried& carried) {
+  VectorLoop& state = *vector_;
+  const VectorPlan plan = vector_plan(loop, !carried.empty());
+  const std::vector<AccState*> partials = partials_of(loop.body);
+  Value* const count = state.front->CreateSub(end, begin);
+  const auto multiple_of = [&](int64_t n) -> Value* {  // begin and the most of them there are
+    if (plan.all_masked) return begin;
+    return state.front->CreateAdd(begin, state.front->CreateAnd(count, integer(-n)));
+  };
+  const auto iteration = [&](Value* v, int group) {
+    state.first = b_.CreateAdd(v, integer(int64_t{group} * loop.factor));
+    state.group = group;
+    vars_[loop.var.id] = state.first;
+    block(loop.body);
+    fetch_ahead();
+  };
+  Value* middle = begin;
+  if (plan.four_times) {
+    middle = multiple_of(plan.step);
+    counted_loop(begin, middle, integer(plan.step), carried, [&](Value* v) {
+      for (int group = 0; group < plan.groups; ++group) iteration(v, group);
+      fetch_far_ahead();
+    });
+  }
+  Value* const whole = multiple_of(loop.factor);
+  if (!plan.four_times || plan.divisor % plan.step != 0)
+    counted_loop(middle, whole, integer(loop.factor), carried, [&](Value* v) {
+      iteration(v, 0);
+      fetch_far_ahead();
+      turn(partials, 1);
+    });
+  state.group = 0;
+  if (plan.divisor % loop.factor == 0) {
+    // No rest.
+  } else if (rest_under_mask(loop)) {
+    masked_rest(loop, whole, end, plan.divisor, plan.all_masked);
+  } else {
+    vector_ = nullptr;
+    scalar_rest(loop, whole, end);
+  }
+  // Home again.
+  if (partials.empty() || plan.divisor % plan.step == 0) return;
+  Value* const turns = quotient(b_.CreateSub(whole, middle), loop.factor);
+  for (const int by : {1, 2})
+    when(b_.CreateICmpNE(b_.CreateAnd(turns, integer(by)), integer(0)), carried,
+         [&] { turn(partials, plan.groups - by); });
 }
 
 }  // namespace xc::codegen

@@ -78,15 +78,20 @@ class Emitter {
   void serial_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   llvm::Value* behind_whole(llvm::Value* begin, llvm::Value* end, int64_t step);
   void unrolled_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
-  // What a vector loop over rows of a block fetches of the next block: emit_memory.cpp.
-  struct BlockFetch {
-    uint32_t buffer = 0;
-    int64_t ahead = 0;           // bytes from a row to the one in its place in the next block
-    llvm::Value* far = nullptr;  // whether the second-level cache does not hold them all
-    bool second = false;         // of the two passes over a block
-    std::vector<std::pair<const loop::Node*, llvm::Value*>> rows;  // of an iteration
+  // How often the body of a vector loop is written, and for what.
+  struct VectorPlan {
+    int groups = 1;           // partial vectors that a reduction feeds in turn
+    bool four_times = false;  // side by side for all groups, else once for one after the other
+    bool all_masked = false;  // once, under the mask, for all iterations
+    int64_t step = 0;         // iterations that all groups take together
+    // Known to divide the number of iterations: nothing may be left, or whole vectors only.
+    int64_t divisor = 1;
   };
+  using Carried = std::vector<llvm::Value**>;  // what changes from one iteration to the next
+  VectorPlan vector_plan(const loop::For& loop, bool carries) const;
   void vector_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
+  void vector_bodies(const loop::For& loop, llvm::Value* begin, llvm::Value* end,
+                     const Carried& carried);
   struct VectorLoop;
   VectorLoop open_vector_loop(const loop::For& loop);
   llvm::Value* limit_of(const loop::For& loop);
@@ -113,7 +118,6 @@ class Emitter {
     llvm::Value *memory = nullptr,
                 *index_memory = nullptr;  // the partials while a scalar rest runs
   };
-  using Carried = std::vector<llvm::Value**>;
   std::vector<uint32_t> fed_by(const loop::Block& body) const;
   Carried carried_by(const loop::Block& body);
   std::vector<AccState*> partials_of(const loop::Block& body);
@@ -181,15 +185,6 @@ class Emitter {
   llvm::Value* stride_value(uint32_t buffer, size_t dimension);
   llvm::Value* mask_for(uint32_t buffer, const std::vector<loop::Index>& indices, const Val& guard);
   llvm::Value* lane_pointers(const Address& at, llvm::Type* element, llvm::Value* mask);
-  void fetch_later(const loop::Node& node, const Address& at);
-  void fetch(llvm::Value* address, llvm::Value* ahead, int level);
-  void fetch_ahead();
-  void fetch_far_ahead();
-  void fetch_streams_ahead();
-  std::vector<const loop::Node*> rows_read(const loop::For& loop, uint32_t buffer) const;
-  std::optional<BlockFetch> block_fetch(const loop::For& loop);
-  void fetch_block_ahead();
-  bool is_stream(const loop::BufferDecl& buffer) const;
   llvm::Value* load_vector(const Address& at, llvm::Type* element, llvm::Value* mask);
   bool by_words(llvm::Value* mask, llvm::Type* element) const;
   llvm::Value* load_words(llvm::Value* base, llvm::FixedVectorType* type, llvm::Value* mask);
@@ -203,6 +198,39 @@ class Emitter {
   llvm::Value* round_to_bf16(llvm::Value* v);
   llvm::Value* any(llvm::Value* mask);
   llvm::Value* zeros();
+
+  // --- fetching ahead (emit_fetch.cpp) ---
+  // What a vector loop over rows of a block fetches of the next block.
+  struct BlockFetch {
+    uint32_t buffer = 0;
+    int64_t ahead = 0;           // bytes from a row to the one in its place in the next block
+    llvm::Value* far = nullptr;  // whether the second-level cache does not hold them all
+    bool second = false;         // of the two passes over a block
+    std::vector<std::pair<const loop::Node*, llvm::Value*>> rows;  // of an iteration
+  };
+  // What the body of a vector loop has noted.
+  struct Fetches {
+    struct Stream {
+      llvm::Value* address;  // in the first of the groups that read a line
+      std::vector<int> groups;
+    };
+    std::vector<std::pair<const loop::Node*, llvm::Value*>> rows;
+    std::map<uint32_t, Stream> streams;  // by buffer
+    std::optional<BlockFetch> block;
+  };
+  void fetch_later(const loop::Node& node, const Address& at);
+  void fetch(llvm::Value* address, llvm::Value* ahead, int level);
+  void fetch_ahead();
+  void fetch_far_ahead();
+  void fetch_streams_ahead();
+  std::vector<const loop::Node*> rows_read(const loop::For& loop, uint32_t buffer) const;
+  std::optional<BlockFetch> block_fetch(const loop::For& loop);
+  void fetch_block_ahead();
+  bool is_stream(const loop::BufferDecl& buffer) const;
+  // Levels to fetch to, as LLVM's prefetch counts: its "locality".
+  static constexpr int kToFirstLevel = 3, kToSecondLevel = 2;
+  // What a loop reads is fetched into the second level where it is more than that holds.
+  static constexpr int64_t kSecondLevelBytes = 2 << 20;
 
   // --- copies that transpose (emit_transpose.cpp) ---
   // When `loop`, inside a vector loop, is such a copy: copies the tiles of its first iterations and
@@ -256,13 +284,7 @@ class Emitter {
     std::unordered_set<const llvm::Value*> zero_if_off;  // loaded under the mask: 0 in other lanes
     std::unordered_map<const void*, llvm::Value*> pointers;  // by address of the index list
     std::unordered_map<const loop::Node*, bool> invariant;
-    std::vector<std::pair<const loop::Node*, llvm::Value*>> fetches;  // fetch_later()
-    struct Stream {
-      llvm::Value* address;  // in the first of the groups that read a line
-      std::vector<int> groups;
-    };
-    std::map<uint32_t, Stream> streams;  // by buffer
-    std::optional<BlockFetch> block;
+    Fetches fetches;
     Builder* front = nullptr;  // where hoisted code goes
   };
   bool is_invariant(const loop::Expr& e);
@@ -275,10 +297,6 @@ class Emitter {
     llvm::Value* limit;  // limit_of(), may be null
   };
   std::vector<OpenLoop> open_loops_;
-  // Levels to fetch to, as LLVM's prefetch counts: its "locality".
-  static constexpr int kToFirstLevel = 3, kToSecondLevel = 2;
-  // What a loop reads is fetched into the second level where it is more than that holds.
-  static constexpr int64_t kSecondLevelBytes = 2 << 20;
 
   const loop::Kernel& kernel_;
   const Target& target_;
