@@ -65,12 +65,12 @@ struct OperandDims {
     uint32_t axis;
     friend bool operator==(const Ref&, const Ref&) = default;
   };
-  std::vector<Ref> factors;  ///< the product of these dims
-  std::vector<Ref> addends;  ///< where there are any: instead, the sum of these dims
-  int64_t offset = 0;        ///< and this
-  int64_t constant = 1;      ///< times this
-  int64_t divisor = 1;       ///< divided by this, rounded up,
-  int64_t multiple = 1;      ///< times this
+  std::vector<Ref> factors = {};  ///< the product of these dims
+  std::vector<Ref> addends = {};  ///< where there are any: instead, the sum of these dims
+  int64_t offset = 0;             ///< and this
+  int64_t constant = 1;           ///< times this
+  int64_t divisor = 1;            ///< divided by this, rounded up,
+  int64_t multiple = 1;           ///< times this
   bool is_constant() const { return factors.empty() && addends.empty(); }
   friend bool operator==(const OperandDims&, const OperandDims&) = default;
 };
