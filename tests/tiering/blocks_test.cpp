@@ -366,9 +366,10 @@ TEST_CASE("tiering/blocks: values read twice over and over are walked once each"
   // 2^30 paths lead through the chain.
   std::string chain;
   for (int level = 0; level < 30; ++level)
-    chain += fmt::format("  %w{0} = Add(%v{0}, %v{0})\n  %v{1} = Tanh(%w{0})\n", level, level + 1);
+    chain +=
+        fmt::format("  %w{0} = Add(%v{0}, %v{0})\n  %v{1} = Mul(%w{0}, %c)\n", level, level + 1);
   check("graph deep(%q: f32[2, s, 20], %k: f32[2, 20, s], %v: f32[2, s, 20]) -> (%y) {\n" +
-            std::string("  %v0 = MatMul(%q, %k)\n") + chain +
+            std::string("  const %c: f32[] = 0.49\n  %v0 = MatMul(%q, %k)\n") + chain +
             "  %p = Softmax(%v30) {axis = -1}\n  %y = MatMul(%p, %v)\n}",
         {5, 33}, [](int64_t s) {
           return std::vector<Tensor>{ramp({2, s, 20}, 1, 0.1), ramp({2, 20, s}, 1, 0.7),
