@@ -71,9 +71,10 @@ const std::string& Persistence::builds() {
 std::string Persistence::profile_key(const Program& program) {
   const Config& config = program.config();
   return fmt::format(
-      "{}threads {}\nnumerics {}\nkernels {}\nlayouts {}\npost_ops {}\nwinograd {}\ngraph {}\n",
+      "{}threads {}\nnumerics {}\nkernels {}\nlayouts {}\npost_ops {}\nwinograd {}\nbands {}\n"
+      "graph {}\n",
       builds(), program.engine().tasks().workers(), config.numerics, config.kernels, config.layouts,
-      config.post_ops, config.winograd, program_identity(program.graph()).text());
+      config.post_ops, config.winograd, config.bands, program_identity(program.graph()).text());
 }
 
 std::optional<cache::ProfileRecord> Persistence::profile(const Program& program) {
