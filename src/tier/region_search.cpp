@@ -102,19 +102,22 @@ void RegionSearch::analyse(Program& program, ProgramState& state) {
 }
 
 void RegionSearch::offer_parts(Program& program, ProgramState& state, Group& group) {
-  // The parts of a kernel for some sizes are those of the general one.
-  if (!group.places.front().blocks || group.special_of || std::exchange(group.split, true)) return;
-  FusionOptions options = fusion_options(program);
-  options.blocks = false;
-  find_groups(program, state, options, nullptr, &group);
+  if (group.places.front().blocks) offer_inside(program, state, group, FusionOptions{}.max_nodes);
 }
 
 void RegionSearch::offer_smaller(Program& program, ProgramState& state, Group& group) {
-  const size_t nodes = group.places.front().nodes.size();
-  if (nodes < 2 || group.special_of || std::exchange(group.split, true)) return;
+  const Region& place = group.places.front();
+  if (!place.blocks && place.nodes.size() > 1)
+    offer_inside(program, state, group, static_cast<int>(place.nodes.size() / 2));
+}
+
+void RegionSearch::offer_inside(Program& program, ProgramState& state, Group& group,
+                                int max_nodes) {
+  // The parts of a kernel for some sizes are those of the general one.
+  if (group.special_of || std::exchange(group.split, true)) return;
   FusionOptions options = fusion_options(program);
   options.blocks = false;
-  options.max_nodes = static_cast<int>(nodes / 2);
+  options.max_nodes = max_nodes;
   find_groups(program, state, options, nullptr, &group);
 }
 

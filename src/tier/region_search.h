@@ -21,6 +21,8 @@ class RegionSearch {
   void offer_smaller(Program& program, ProgramState& state, Group& group);
 
  private:
+  /// Regions without products of what a group has, once.
+  void offer_inside(Program& program, ProgramState& state, Group& group, int max_nodes);
   /// Finds regions, inside of a group where one is given, tells of them and adds them. A search
   /// that fails finds none and says so; for want of memory it may be tried again.
   void find_groups(Program& program, ProgramState& state, const FusionOptions& options,

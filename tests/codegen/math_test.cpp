@@ -210,14 +210,19 @@ TEST_CASE("codegen/math: pow keeps its bound and the special cases of C") {
 
 namespace {
 
+/// y[n]: of x[n] a constant power.
+Kernel power_kernel(DType type, double power) {
+  KernelBuilder b("power");
+  const DimParam n = b.dim("n");
+  const loop::Buffer in = b.input("x", type, {1}), out = b.output("y", type, {1});
+  b.loop("i", 0, n, [&](Var i) { b.store(out(i), pow(in(i), constant(type, power))); });
+  return b.finish();
+}
+
 /// The largest error of x to a constant power, in ULP.
 double worst_of_power(double power, Accuracy accuracy, const std::vector<float>& x,
                       const std::string& target) {
-  KernelBuilder b("power");
-  const DimParam n = b.dim("n");
-  const loop::Buffer in = b.input("x", DType::kF32, {1}), out = b.output("y", DType::kF32, {1});
-  b.loop("i", 0, n, [&](Var i) { b.store(out(i), pow(in(i), f32(power))); });
-  Kernel kernel = b.finish();
+  Kernel kernel = power_kernel(DType::kF32, power);
   kernel.accuracy = accuracy;
   const std::vector<float> y = run_on(Compiled(schedule_default(std::move(kernel), {}), target), x);
   double worst = 0;
@@ -235,11 +240,8 @@ TEST_CASE("codegen/math: constant powers have the special cases of C") {
   for (const std::string& target : test::runnable_targets())
     for (int quarters = -68; quarters <= 68; ++quarters) {
       const double power = quarters / 4.0;
-      KernelBuilder b("power");
-      const DimParam n = b.dim("n");
-      const loop::Buffer in = b.input("x", DType::kF32, {1}), out = b.output("y", DType::kF32, {1});
-      b.loop("i", 0, n, [&](Var i) { b.store(out(i), pow(in(i), f32(power))); });
-      const std::vector<float> y = run_on(Compiled(schedule_default(b.finish(), {}), target), x);
+      const std::vector<float> y =
+          run_on(Compiled(schedule_default(power_kernel(DType::kF32, power), {}), target), x);
       for (size_t i = 0; i < x.size(); ++i) {
         const double want = std::pow(static_cast<double>(x[i]), power);
         INFO(target << " pow(" << x[i] << ", " << power << ") = " << y[i] << ", not " << want);
@@ -272,11 +274,8 @@ TEST_CASE("codegen/math: constant powers of f64 end in denormal numbers") {
   for (const std::string& target : test::runnable_targets())
     for (int quarters = -64; quarters <= 64; ++quarters) {
       const double power = quarters / 4.0;
-      KernelBuilder b("power");
-      const DimParam n = b.dim("n");
-      const loop::Buffer in = b.input("x", DType::kF64, {1}), out = b.output("y", DType::kF64, {1});
-      b.loop("i", 0, n, [&](Var i) { b.store(out(i), pow(in(i), constant(DType::kF64, power))); });
-      const std::vector<double> y = run_on(Compiled(schedule_default(b.finish(), {}), target), x);
+      const std::vector<double> y =
+          run_on(Compiled(schedule_default(power_kernel(DType::kF64, power), {}), target), x);
       for (size_t i = 0; i < x.size(); ++i) {
         const long double want =
             std::pow(static_cast<long double>(x[i]), static_cast<long double>(power));

@@ -1,6 +1,8 @@
 // Regions that read through index maps: what Gather, Concat and Pad pick, on every instruction set,
 // in every mode, at every size, and what bad indices do.
+#include <array>
 #include <numeric>
+#include <tuple>
 
 #include "base/cpu_info.h"
 #include "ops/infer.h"
@@ -330,6 +332,10 @@ TEST_CASE("tiering/index_map: a bad index fails where the region has no elements
   }
 }
 
+/// Sizes of a part before and one behind, and of the axis along which they lie.
+constexpr std::array<std::tuple<int64_t, int64_t, int64_t>, 6> kJoined{
+    {{2, 4, 5}, {0, 1, 1}, {5, 0, 17}, {16, 33, 16}, {0, 0, 3}, {1, 1, 0}}};
+
 TEST_CASE("tiering/index_map: concatenated parts of every size") {
   constexpr const char* kText = R"(graph g(%x: f32[b, n, h], %y: f32[b, 3, h], %z: f32[b, m, h])
     -> (%r, %c) {
@@ -339,12 +345,7 @@ TEST_CASE("tiering/index_map: concatenated parts of every size") {
   for (int64_t isa = 1; isa <= targets(); ++isa) {
     CAPTURE(isa);
     auto session = session_of(kText, config_of(JitMode::kSync, isa));
-    for (const auto& [n, m, h] : {std::tuple<int64_t, int64_t, int64_t>{2, 4, 5},
-                                  {0, 1, 1},
-                                  {5, 0, 17},
-                                  {16, 33, 16},
-                                  {0, 0, 3},
-                                  {1, 1, 0}}) {
+    for (const auto& [n, m, h] : kJoined) {
       const std::vector<Tensor> in{ramp({2, n, h}, 2, 0.1), ramp({2, 3, h}, 2, 0.5),
                                    ramp({2, m, h}, 2, 0.9)};
       const auto out = run(*session, in);
@@ -421,12 +422,7 @@ TEST_CASE(
       CAPTURE(k);
       CAPTURE(isa);
       auto session = session_of(texts[k], config_of(JitMode::kSync, isa));
-      for (const auto& [n, m, h] : {std::tuple<int64_t, int64_t, int64_t>{2, 4, 5},
-                                    {0, 1, 1},
-                                    {5, 0, 17},
-                                    {16, 33, 16},
-                                    {0, 0, 3},
-                                    {1, 1, 0}}) {
+      for (const auto& [n, m, h] : kJoined) {
         const auto part = [&](int64_t size, double phase) {
           return ramp(k == 0   ? Dims{2, size, h}
                       : k == 1 ? Dims{size, 2, h}

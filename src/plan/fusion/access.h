@@ -125,7 +125,6 @@ class Access {
   /// loop to `16 * d` leaves no rest.
   int64_t multiple_of(const OperandDims& dims) const {
     constexpr int64_t kLeast = 4, kMost = 64;
-    if (!dims.addends.empty()) return 1;
     int64_t known = std::gcd(dims.constant, kMost);
     for (const OperandDims::Ref& ref : dims.factors)
       known = std::gcd(

@@ -196,12 +196,17 @@ double calls_of(const Node& node) {
   return static_cast<double>(std::max<ptrdiff_t>(1, given - 1));
 }
 
+/// FusionClass::weight of a scalar function or a reduction.
+double weight_of(const Node& node) {
+  return node.op->weight * calls_of(node);
+}
+
 /// FusionClass::code of a scalar function or a reduction.
 double code_of(const Graph& graph, const Node& node) {
   const DType from = graph.value(node.inputs[0]).type.dtype;
   const DType to = graph.value(node.outputs[0]).type.dtype;
   const bool wide = element_size(from) == 8 || element_size(to) == 8;
-  double code = node.op->weight * calls_of(node) * (wide ? 2 : 1);
+  double code = weight_of(node) * (wide ? 2 : 1);
   if (node.op->reduction) code += kLoopCode;
   if (is_integer(from) && (is_op(node, "Div") || is_op(node, "Mod")))
     code = wide ? kDivide64Code : kDivideCode;
@@ -228,7 +233,7 @@ FusionClass classify_parts(const Graph& graph, const SymDims& space) {
       if (part.attrs.get_int("keepdims", 1) == 0) return out;
       row_axes = *axes;
     }
-    weight += part.op->weight;
+    weight += weight_of(part);
     code += code_of(graph, part);
   }
   if (row_axes.whole(space) || (row_axes.none() && !scalars)) return out;
@@ -269,7 +274,7 @@ FusionClass classify(const Graph& graph, NodeId id) {
   if (node.op->scalar) {
     if (!expressible(graph, node)) return out;
     out.kind = FusionKind::kScalar;
-    out.weight = node.op->weight * calls_of(node);
+    out.weight = weight_of(node);
     out.code = code_of(graph, node);
     return out;
   }

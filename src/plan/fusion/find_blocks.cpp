@@ -18,7 +18,7 @@ constexpr int64_t kFewRows = 16;              // known to be fewer: lanes would 
 constexpr int64_t kSmallConstant = 64 << 10;  // elements: larger weights are packed by the library
 constexpr int64_t kStagedWidth = 512;         // columns of rows that are brought into lanes
 constexpr int64_t kColumnWidth = 4096;        // of a column product, its partial result per task
-constexpr size_t kMostProducts = 6;           // of a region: 1 to 3 ms of compiling each
+constexpr size_t kMostProducts = 6;           // of a region: 2 to 4 ms of compiling each
 
 /// Types whose products the lowering adds up: halves in f32.
 bool is_product_type(DType type) {

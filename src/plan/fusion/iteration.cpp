@@ -162,7 +162,6 @@ bool is_unit(const LoopAxis& axis) {
 bool folds_into(const LoopAxis& axis, const LoopAxis& inner) {
   if (inner.shifted && !is_unit(axis)) return false;
   if (inner.size == Dim(1)) return true;
-  if (!axis.extent.addends.empty() || !inner.extent.addends.empty()) return is_unit(axis);
   if ((inner.counted || axis.counted) && !is_unit(axis)) return false;
   for (size_t k = 0; k < axis.strides.size(); ++k)
     if (!(axis.strides[k].value == inner.strides[k].value * inner.size) && !(axis.size == Dim(1)))
@@ -179,9 +178,9 @@ void fold(const LoopAxis& axis, LoopAxis& inner) {
     inner.counted = axis.counted;
     inner.inside = inner.extent;
   }
-  if (!axis.extent.addends.empty()) {  // around an axis of one element
-    inner.extent = axis.extent;
-    return;
+  if (!axis.extent.addends.empty()) {  // shifted, as no axis is that it folds into: the only sum
+    inner.extent.addends = axis.extent.addends;
+    inner.extent.offset = axis.extent.offset;
   }
   inner.extent.constant *= axis.extent.constant;
   inner.extent.factors.insert(inner.extent.factors.end(), axis.extent.factors.begin(),

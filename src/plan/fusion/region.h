@@ -66,7 +66,7 @@ struct OperandDims {
     friend bool operator==(const Ref&, const Ref&) = default;
   };
   std::vector<Ref> factors = {};  ///< the product of these dims
-  std::vector<Ref> addends = {};  ///< where there are any: instead, the sum of these dims
+  std::vector<Ref> addends = {};  ///< where there are any: times the sum of these dims
   int64_t offset = 0;             ///< and this
   int64_t constant = 1;           ///< times this
   int64_t divisor = 1;            ///< divided by this, rounded up,

@@ -143,7 +143,9 @@ class Search {
     size_t open = 1, homes = 0;
     for (const State& state : states) {
       open = std::max(open, state.open.size());
-      homes = std::max(homes, homes_of(state, i).size());
+      const auto count = std::count_if(state.open.begin(), state.open.end(),
+                                       [&](const Open& group) { return is_home(group, i); });
+      homes = std::max(homes, static_cast<size_t>(count));
     }
     const size_t wanted = homes, share = work_left_ / (part_.nodes.size() - i);
     homes = std::min(homes, kMaxHomes);
@@ -154,15 +156,9 @@ class Search {
     return homes;
   }
 
-  /// The open groups of node i's producers that it may be fused with.
-  std::vector<uint32_t> homes_of(const State& state, uint32_t i) const {
-    std::vector<uint32_t> homes;
-    for (uint32_t g = 0; g < state.open.size(); ++g) {
-      const Open& group = state.open[g];
-      if (!group.fixed && group.given == kOwn && group.nodes.intersects(part_.nodes[i].producers))
-        homes.push_back(g);
-    }
-    return homes;
+  /// Is it a group of producers of node i that this may be fused with?
+  bool is_home(const Open& group, uint32_t i) const {
+    return !group.fixed && group.given == kOwn && group.nodes.intersects(part_.nodes[i].producers);
   }
 
   void expand(const State& state, uint32_t i, size_t most_homes, std::vector<State>& out) {
@@ -196,7 +192,10 @@ class Search {
     close(with, i, out);
     if (alone.fixed) return;
     // Fused with every set of its producers' groups.
-    const std::vector<uint32_t> homes = homes_of(state, i);
+    std::vector<uint32_t> homes;
+    alone.direct.for_each([&](uint32_t g) {
+      if (is_home(state.open[g], i)) homes.push_back(g);
+    });
     const size_t sets = size_t{1} << std::min(homes.size(), most_homes);
     for (size_t chosen = 1; chosen < sets; ++chosen) {
       Bits members = Bits::of(last), nodes = alone.nodes;

@@ -16,8 +16,7 @@ constexpr const char* kChain =
     "graph g(%x: f32[2]) -> (%z) { %a = Exp(%x) %b = Add(%a, %x) %z = Mul(%b, %b) }";
 
 struct Fixture {
-  Config config{.jit = static_cast<int64_t>(JitMode::kOff)};
-  std::shared_ptr<Session> session = testing::session_of(kChain, config);
+  std::shared_ptr<Session> session = testing::session_of(kChain, testing::config_in(JitMode::kOff));
   std::vector<std::string> served;  ///< who got copies, in their order
 
   SignatureEntry& entry() { return *session->program().entries().at(0); }
