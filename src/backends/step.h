@@ -168,7 +168,8 @@ class Kernel {
   /// Expensive one-time preparation (packing weights). Called at most once, possibly on a
   /// background thread while bound kernels made earlier run; bind() works before and after it.
   virtual void prepare() {}
-  /// True when prepare() has work to do and kernels bound afterwards would differ.
+  /// True when prepare() has work to do and kernels bound afterwards would differ; false from its
+  /// end on. Any thread.
   virtual bool wants_prepare() const { return false; }
   /// A kernel of the same step that takes less time the more elements of its first operand are
   /// zero, with the same results but for rounding; null: there is none. Slow, for a background

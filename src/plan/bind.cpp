@@ -150,16 +150,16 @@ class KernelsAlike {
   bool same_symbols() const { return same_symbols_; }
 
   /// The kernel of step `k` if all its operands have the sizes and strides they have there. Not one
-  /// that asked for memory which may lie otherwise here, nor, without `stand_ins`, one that another
-  /// bind may better.
-  std::shared_ptr<const BoundKernel> find(const Step& step, uint32_t k, uint32_t replaceable,
+  /// that asked for memory which may lie otherwise here, one that reads weights which were packed
+  /// since, nor, without `stand_ins`, one that another bind may better.
+  std::shared_ptr<const BoundKernel> find(const Step& step, const BoundStep& wanted,
                                           bool stand_ins) {
-    if (!like_ || step.kernel->wants_prepare()) return nullptr;
-    while (next_ < like_->steps.size() && like_->steps[next_].step < k) ++next_;
+    if (!like_) return nullptr;
+    while (next_ < like_->steps.size() && like_->steps[next_].step < wanted.step) ++next_;
     if (next_ == like_->steps.size()) return nullptr;
     const BoundStep& known = like_->steps[next_];
-    if (known.step != k || known.count != 1 || known.replaceable != replaceable ||
-        (known.kernel->provisional && !stand_ins))
+    if (known.step != wanted.step || known.count != 1 || known.replaceable != wanted.replaceable ||
+        known.unprepared != wanted.unprepared || (known.kernel->provisional && !stand_ins))
       return nullptr;
     const bool same = same_symbols_ || (same_sizes(step.inputs) && same_sizes(step.outputs));
     return same ? known.kernel : nullptr;
@@ -446,10 +446,11 @@ class Binder {
       if (step.kind == Step::Kind::kKernel) {
         // Only a kernel with an Add behind it makes use of it.
         bound_step.replaceable = step.spec.post_ops.empty() ? 0 : in_place.replaceable(k);
-        bound_step.kernel = alike.find(step, k, bound_step.replaceable, false);
+        bound_step.unprepared = step.kernel->wants_prepare();  // before it is bound: it may end now
+        bound_step.kernel = alike.find(step, bound_step, false);
         const bool at_leisure = !bound_step.kernel && time_left_.any();
         if (!bound_step.kernel && options_.background && !at_leisure)
-          bound_step.kernel = alike.find(step, k, bound_step.replaceable, true);
+          bound_step.kernel = alike.find(step, bound_step, true);
         if (!alike.same_symbols()) check_sizes_of(step);
         if (!bound_step.kernel)
           bound_step.kernel = bind_kernel(step, bound_step.replaceable, at_leisure);
@@ -501,6 +502,7 @@ class Binder {
       bound_->held_bytes += kernel->held_bytes;
       bound_->stand_ins += kernel->provisional ? 1 : 0;
       bound_->provisional |= kernel->provisional;
+      bound_->unprepared |= step.unprepared;
     }
     bound_->steps.push_back(std::move(step));
   }
@@ -532,6 +534,12 @@ class Binder {
 };
 
 }  // namespace
+
+bool Bound::outdated() const {
+  return unprepared && std::any_of(steps.begin(), steps.end(), [&](const BoundStep& step) {
+           return step.unprepared && !plan->steps[step.step]->kernel->wants_prepare();
+         });
+}
 
 int64_t Bound::value_bytes() const {
   int64_t bytes = arena_bytes;

@@ -45,6 +45,8 @@ struct BoundStep {
   int64_t band_rows = 0;                      ///< of several: rows of the last result in a band
   uint32_t replaceable = 0;                   ///< BindContext::replaceable it was bound with
   uint32_t first_pointer = 0;                 ///< inputs then outputs, in Bound::pointers
+  /// Bound before Kernel::prepare() had ended. Kernels of several steps have nothing to prepare.
+  bool unprepared = false;
 };
 
 struct Bound {
@@ -73,7 +75,10 @@ struct Bound {
   int64_t held_bytes = 0;     ///< of this object and its bound kernels
   uint32_t stand_ins = 0;     ///< kernels that are (BoundKernel::provisional)
   bool provisional = false;   ///< binding in the background gives a better one
+  bool unprepared = false;    ///< a step is
 
+  /// Whether binding again gives kernels that read weights packed since.
+  bool outdated() const;
   /// Empty for a value that is not used in the segment.
   BoundOperand operand(uint32_t plan_value) const {
     const size_t slot = plan->programs[segment].slot_of(plan_value);

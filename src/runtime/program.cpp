@@ -51,14 +51,19 @@ void Program::pack() {
   }
 }
 
-void Program::pack_weights() {
+bool Program::pack_weights(int64_t most_ns) {
   const std::lock_guard lock(packing_);
+  const int64_t begin = steady_ns();
+  bool some = false;
   for (const auto& step : base_plan_->steps)
     if (step->kernel && step->kernel->wants_prepare()) {
+      if (some && steady_ns() - begin >= most_ns) return false;
       step->kernel->prepare();
       packed_.push_back(step.get());
+      some = true;
     }
   all_packed_.store(true, std::memory_order_release);
+  return true;
 }
 
 std::vector<const Step*> Program::take_packed() {

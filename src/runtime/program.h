@@ -195,9 +195,10 @@ class Program : public std::enable_shared_from_this<Program> {
   const BranchChoice& branches() const { return branches_; }
   /// Packs what Packing::kLater has left, unless there is background work that does.
   void pack();
-  /// Packs all weights of the base plan that are not yet, whose kernels take less scratch from
-  /// there on. Slow; any thread.
-  void pack_weights();
+  /// Packs weights of the base plan that are not yet, whose kernels take less scratch from there
+  /// on: one step's after the other, until all are or, behind the first, `most_ns` have gone by.
+  /// Whether all are. Slow; any thread.
+  bool pack_weights(int64_t most_ns = std::numeric_limits<int64_t>::max());
   /// The steps whose weights were packed since it was asked last.
   std::vector<const Step*> take_packed();
 
@@ -260,7 +261,8 @@ class Program : public std::enable_shared_from_this<Program> {
   std::shared_ptr<const Version> base_of(const SignatureEntry& entry) const;
   /// Takes an entry out of the table: the next run of its sizes binds it as if it were new.
   void forget(const SignatureEntry& entry);
-  /// Binds again, with all the time it takes, what was bound in a hurry (Bound::provisional).
+  /// Binds again, with all the time it takes, what was bound in a hurry (Bound::provisional) or
+  /// before its weights were packed.
   void settle(SignatureEntry& entry);
   /// The same, of kernels as many as `seconds` suffice for, and one at least. Whether that is all.
   bool settle_some(SignatureEntry& entry, double seconds);
@@ -351,7 +353,7 @@ class Program : public std::enable_shared_from_this<Program> {
   /// Where no tier follows up, a shape that repeats pays for its primitives itself, a run for some.
   /// Whether the next run should for more.
   bool settle_by_itself(SignatureEntry& entry, const Turn& turn, uint64_t run);
-  /// Binds anew what an entry has provisionally.
+  /// Binds anew what is better bound by now.
   void rebind(SignatureEntry& entry, const BindOptions& options);
   /// Telling of a run took so many ticks.
   void looked(uint64_t spent);

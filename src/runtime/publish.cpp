@@ -81,13 +81,16 @@ void Program::rebind(SignatureEntry& entry, const BindOptions& options) {
     base = entry.base;
     active = entry.owner->active;
   }
+  const auto can_be_better = [](const Version& version) {
+    return version.bound->provisional || version.bound->outdated();
+  };
   const auto again = [&](const Version& version) {
     BindOptions all = options;
     all.like = version.bound.get();
     return std::make_shared<Version>(bind(entry, version.bound->plan, all));
   };
-  if (base && base->bound->provisional) set_base(entry, again(*base));
-  if (active == base || !active->bound->provisional) return;
+  if (base && can_be_better(*base)) set_base(entry, again(*base));
+  if (active == base || !can_be_better(*active)) return;
   auto settled = std::make_shared<Published>();
   settled->active = again(*active);
   std::shared_ptr<const Published> old;

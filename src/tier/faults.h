@@ -29,6 +29,8 @@ struct TierFaults {
   bool no_thread = false;
   /// In place of policy::Rate::kHalfLifeS, for the queue.
   double half_life_s = 0;
+  /// Weights are packed one step's at a time.
+  bool pack_slowly = false;
   /// In place of the CPU time that a compile may take, when not 0.
   double compile_limit_s = 0;
 };

@@ -146,8 +146,8 @@ void Observer::sampled_on_trial(const StatePtr& state, SignatureEntry& entry,
   }
 }
 
-/// A signature that runs an older plan, or kernels bound in a hurry, is bound anew; one of the
-/// sizes a trial is about joins it.
+/// A signature that runs an older plan, kernels bound in a hurry or such as read weights that were
+/// packed since is bound anew; one of the sizes a trial is about joins it.
 void Observer::follow(const StatePtr& state, SignatureEntry& entry, const Facts& facts,
                       const Published& published) {
   const Plan& running = *published.active->bound->plan;
@@ -163,7 +163,8 @@ void Observer::follow(const StatePtr& state, SignatureEntry& entry, const Facts&
   }
   // Sizes that came once may never come again. (The second run of an entry is timed in any case.)
   const bool again = published.active->times->samples() > 1;
-  const bool settle = older || (again && published.active->bound->provisional);
+  const Bound& bound = *published.active->bound;
+  const bool settle = older || (again && (bound.provisional || bound.outdated()));
   if (!settle) {
     const Group* tried = state->trial.group;
     if (!tried || tried == facts.untried ||

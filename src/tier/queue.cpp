@@ -134,6 +134,11 @@ bool JobQueue::wait_idle(const StatePtr& state, std::chrono::milliseconds timeou
   return idle;
 }
 
+bool JobQueue::is_going(const ProgramState& state) const {
+  std::lock_guard lock(mutex_);
+  return state.in_queue.gone || stopping_;
+}
+
 bool JobQueue::is_awaited(const ProgramState& state) const {
   std::lock_guard lock(mutex_);
   return state.in_queue.waiting > 0;

@@ -65,6 +65,8 @@ class JobQueue {
   void post_compile(const StatePtr& state, Job job, const Urgency& urgency);
   /// The program compiles nothing any more.
   void drop_compiles(const StatePtr& state);
+  /// Whether its owner is letting go of the program, and waits for the job under way to end.
+  bool is_going(const ProgramState& state) const;
   /// Until the program has no jobs, which need no budget meanwhile; false after `timeout`.
   bool wait_idle(const StatePtr& state, std::chrono::milliseconds timeout);
   /// Whether a host thread is in wait_idle().

@@ -66,8 +66,9 @@ static int entries(const char* folder) {
   return count;
 }
 
-/* Whether this thread is the process's only one. The kernel wakes who joins a thread a moment before
-   it takes the thread off the list; a thread of low priority may be put aside in that moment. */
+/* Whether this thread is the process's only one. The kernel wakes who joins a thread a moment
+   before it takes the thread off the list; a thread of low priority may be put aside in that
+   moment. */
 static int alone(void) {
   int tries;
   for (tries = 0; tries < 2000; ++tries) {

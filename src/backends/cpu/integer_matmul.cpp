@@ -449,7 +449,7 @@ class IntegerMatMulKernel final : public Kernel {
     if (weights && weights.rank() == 2 && weights.count() > 0 && library_integers_are_exact())
       weights_ = weights;
   }
-  bool wants_prepare() const override { return static_cast<bool>(weights_); }
+  bool wants_prepare() const override { return weights_ && !prepared(); }
   void prepare() override {
     if (!weights_) return;
     auto made = std::make_shared<Prepared>();
@@ -463,15 +463,15 @@ class IntegerMatMulKernel final : public Kernel {
     prepared_ = std::move(made);
   }
   std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
-    std::shared_ptr<const Prepared> prepared;
-    {
-      const std::lock_guard lock(mutex_);
-      prepared = prepared_;
-    }
-    return std::make_shared<IntegerMatMulBound>(spec_, context, std::move(prepared));
+    return std::make_shared<IntegerMatMulBound>(spec_, context, prepared());
   }
 
  private:
+  std::shared_ptr<const Prepared> prepared() const {
+    const std::lock_guard lock(mutex_);
+    return prepared_;
+  }
+
   StepSpec spec_;
   Tensor weights_;
   mutable std::mutex mutex_;

@@ -76,7 +76,7 @@ class MatMulKernel final : public Kernel {
     wide_settings_.operands = operands;
   }
 
-  bool wants_prepare() const override { return packable_; }
+  bool wants_prepare() const override { return packable_ && !this->packed(); }
   void prepare() override {
     if (!packable_) return;
     auto packed = pack_weights(spec_.inputs[1].constant, settings_.transpose_b,
