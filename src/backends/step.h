@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/config.h"
 #include "ops/op.h"
 #include "ops/window.h"
 
@@ -25,8 +26,6 @@ struct Verdict {
   static Verdict ok() { return {}; }
   static Verdict no(std::string reason) { return {std::move(reason)}; }
 };
-
-enum class Numerics : uint8_t { kTolerant, kFast, kStrict };
 
 struct Operand {
   DType dtype = DType::kUndefined;  ///< kUndefined = absent

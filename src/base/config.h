@@ -10,12 +10,13 @@
 namespace xc {
 
 enum class JitMode : uint8_t { kAuto = 0, kOff = 1, kSync = 2, kFreeze = 3 };
+enum class Numerics : uint8_t { kTolerant = 0, kFast = 1, kStrict = 2 };
 
 /// Settings of one engine and, but for those marked in the table, overridden per session.
 struct Config {
   int64_t threads = 0;   ///< workers, the caller included; 0 = all cores this process may use
   int64_t jit = 0;       ///< JitMode
-  int64_t numerics = 0;  ///< 0 tolerant, 1 fast, 2 strict
+  int64_t numerics = 0;  ///< Numerics
   int64_t code_cache_bytes = 0;     ///< executable memory cap
   int64_t bound_cache_bytes = 0;    ///< cap of bound plans per session; the last four stay
   int64_t max_memory_bytes = 0;     ///< of one run: arena, scratch, results; 0 = no cap
@@ -36,6 +37,12 @@ struct Config {
   int64_t post_ops = 0;        ///< 0 on, 1 = a step of the base plan for every operator
   int64_t winograd = 0;        ///< 0 on, 1 = convolutions add up every window on its own
   int64_t bands = 0;           ///< 0 on, 1 = off, 2 = always: convolutions band by band (Bands)
+
+  JitMode jit_mode() const { return static_cast<JitMode>(jit); }
+  void set_jit(JitMode mode) { jit = static_cast<int64_t>(mode); }
+  Numerics numerics_mode() const { return static_cast<Numerics>(numerics); }
+  void set_numerics(Numerics mode) { numerics = static_cast<int64_t>(mode); }
+  bool fuses() const { return fusion == 0; }
 };
 
 struct ConfigRow {

@@ -27,7 +27,7 @@
 
 namespace xc::codegen {
 
-// A value: uniform (one scalar for all lanes) or one per lane.
+/// A value: uniform (one scalar for all lanes) or one per lane.
 struct Val {
   llvm::Value* v = nullptr;
   bool vec = false;
@@ -40,7 +40,7 @@ inline bool is_affine(const std::vector<loop::Index>& indices) {
 
 class Emitter {
  public:
-  // `kernel` is scheduled, its math expanded. The function is added to `module`.
+  /// `kernel` is scheduled, its math expanded. The function is added to `module`.
   Emitter(const loop::Kernel& kernel, const Target& target, llvm::Module& module);
   void run();
 
@@ -53,7 +53,7 @@ class Emitter {
   void frame();
   llvm::Value* argument_field(unsigned index, llvm::Type* type);
   void place_scratch(const std::function<llvm::Value*()>& first);
-  // Leave with a range error; on a GPU report it and go on (threads must meet at barriers).
+  /// Leave with a range error; on a GPU report it and go on (threads must meet at barriers).
   void fail_if(llvm::Value* condition);
 
   // --- GPU (emit_gpu.cpp) ---
@@ -78,13 +78,13 @@ class Emitter {
   void serial_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   llvm::Value* behind_whole(llvm::Value* begin, llvm::Value* end, int64_t step);
   void unrolled_loop(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
-  // How often the body of a vector loop is written, and for what.
+  /// How often the body of a vector loop is written, and for what.
   struct VectorPlan {
     int groups = 1;           // partial vectors that a reduction feeds in turn
     bool four_times = false;  // side by side for all groups, else once for one after the other
     bool all_masked = false;  // once, under the mask, for all iterations
     int64_t step = 0;         // iterations that all groups take together
-    // Known to divide the number of iterations: nothing may be left, or whole vectors only.
+    /// Known to divide the number of iterations: nothing may be left, or whole vectors only.
     int64_t divisor = 1;
   };
   using Carried = std::vector<llvm::Value**>;  // what changes from one iteration to the next
@@ -98,7 +98,7 @@ class Emitter {
   bool reduces(const loop::Block& body) const;
   static bool has_loop(const loop::Block& body);
   static size_t weight(const loop::Block& body);
-  // Bodies from there on are written once, not for several iterations side by side.
+  /// Bodies from there on are written once, not for several iterations side by side.
   static constexpr size_t kHeavyBody = 10;
   void join_front(Builder& front, llvm::BasicBlock* main);
   llvm::Value* first_lanes(llvm::Value* left, llvm::Value* condition = nullptr);
@@ -108,7 +108,7 @@ class Emitter {
   void masked_rest(const loop::For& loop, llvm::Value* begin, llvm::Value* end, int64_t divisor,
                    bool always);
 
-  // State that loops carry: the partial results of accumulators from outside.
+  /// State that loops carry: the partial results of accumulators from outside.
   struct AccState {
     std::vector<llvm::Value*> values, indices;
     llvm::Value* init = nullptr;
@@ -122,7 +122,7 @@ class Emitter {
   Carried carried_by(const loop::Block& body);
   std::vector<AccState*> partials_of(const loop::Block& body);
   void turn(const std::vector<AccState*>& partials, int by);
-  // for (v = begin; v < end; v += step) body(v)
+  /// for (v = begin; v < end; v += step) body(v)
   void counted_loop(llvm::Value* begin, llvm::Value* end, llvm::Value* step, const Carried& carried,
                     const std::function<void(llvm::Value*)>& body);
   void when(llvm::Value* condition, const Carried& carried, const std::function<void()>& then);
@@ -200,7 +200,7 @@ class Emitter {
   llvm::Value* zeros();
 
   // --- fetching ahead (emit_fetch.cpp) ---
-  // What a vector loop over rows of a block fetches of the next block.
+  /// What a vector loop over rows of a block fetches of the next block.
   struct BlockFetch {
     uint32_t buffer = 0;
     int64_t ahead = 0;           // bytes from a row to the one in its place in the next block
@@ -208,7 +208,7 @@ class Emitter {
     bool second = false;         // of the two passes over a block
     std::vector<std::pair<const loop::Node*, llvm::Value*>> rows;  // of an iteration
   };
-  // What the body of a vector loop has noted.
+  /// What the body of a vector loop has noted.
   struct Fetches {
     struct Stream {
       llvm::Value* address;  // in the first of the groups that read a line
@@ -227,19 +227,19 @@ class Emitter {
   std::optional<BlockFetch> block_fetch(const loop::For& loop);
   void fetch_block_ahead();
   bool is_stream(const loop::BufferDecl& buffer) const;
-  // Levels to fetch to, as LLVM's prefetch counts: its "locality".
+  /// Levels to fetch to, as LLVM's prefetch counts: its "locality".
   static constexpr int kToFirstLevel = 3, kToSecondLevel = 2;
-  // What a loop reads is fetched into the second level where it is more than that holds.
+  /// What a loop reads is fetched into the second level where it is more than that holds.
   static constexpr int64_t kSecondLevelBytes = 2 << 20;
 
   // --- copies that transpose (emit_transpose.cpp) ---
-  // When `loop`, inside a vector loop, is such a copy: copies the tiles of its first iterations and
-  // gives the first one left, else `begin`.
+  /// When `loop`, inside a vector loop, is such a copy: copies the tiles of its first iterations
+  /// and gives the first one left, else `begin`.
   llvm::Value* transposing_copy(const loop::For& loop, llvm::Value* begin, llvm::Value* end);
   llvm::Value* step_of(uint32_t buffer, const std::vector<loop::Index>& indices, loop::Var var);
 
   // --- products (emit_product.cpp) ---
-  // When a loop over columns [first, last) is one: calls the library for all of it.
+  /// When a loop over columns [first, last) is one: calls the library for all of it.
   bool product(const loop::For& columns, llvm::Value* first, llvm::Value* last);
   llvm::Value* splits(llvm::Value* rows, llvm::Value* columns, llvm::Value* terms);
   void either(llvm::Value* condition, const std::function<void()>& then,
@@ -288,10 +288,10 @@ class Emitter {
     Builder* front = nullptr;  // where hoisted code goes
   };
   bool is_invariant(const loop::Expr& e);
-  // Runs `emit` in front of the vector loop, as scalar code.
+  /// Runs `emit` in front of the vector loop, as scalar code.
   llvm::Value* hoist(const std::function<llvm::Value*()>& emit);
 
-  // Serial loops around what is emitted, outside of vector loops.
+  /// Serial loops around what is emitted, outside of vector loops.
   struct OpenLoop {
     const loop::For* loop;
     llvm::Value* limit;  // limit_of(), may be null
@@ -326,7 +326,7 @@ class Emitter {
   llvm::AllocaInst* spilled_ = nullptr;          // where they wait: all loops share it
   int64_t spilled_bytes_ = 0;                    // of it, taken by the current loop
   int64_t most_spilled_ = 0;                     // the most that any loop takes
-  // A sum by matrix units that no function of the library makes.
+  /// A sum by matrix units that no function of the library makes.
   bool lone_matrix_sum_ = false;
   llvm::Value* room_ = nullptr;                       // scratch of dot_bf16x3 accumulators
   std::unordered_map<const loop::Node*, Val> cache_;  // of the current block, up to here

@@ -22,7 +22,7 @@ std::vector<Tensor> evaluate(const std::shared_ptr<Engine>& engine, const Node& 
   for (const char* pass : {"fold-constants", "fold-dequantised"}) options.disabled.push_back(pass);
   optimise(*graph, options);
   Config config = engine->config();
-  config.jit = static_cast<int64_t>(JitMode::kOff);
+  config.set_jit(JitMode::kOff);
   const auto program = Program::create(engine, graph, config, graph->name);
   std::vector<Tensor> results = program->run_tensors({}, {});
   std::vector<Tensor> out(node.outputs.size());

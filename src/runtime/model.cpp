@@ -42,7 +42,7 @@ std::shared_ptr<const Model> Model::create(std::shared_ptr<Engine> engine, Graph
   PassOptions options;
   options.verify_each = engine->config().verify_passes != 0;
   options.rules = engine->config().rules == 0;
-  options.tolerant = static_cast<Numerics>(engine->config().numerics) != Numerics::kStrict;
+  options.tolerant = engine->config().numerics_mode() != Numerics::kStrict;
   options.extra_rules = engine->rules().get();
   options.evaluate = [&engine, alone = options](const Node& node,
                                                 const std::vector<Tensor>& inputs) {

@@ -14,7 +14,7 @@ namespace xc {
 
 PlannerOptions planner_options(const Engine& engine, const Config& config) {
   PlannerOptions options;
-  options.numerics = static_cast<Numerics>(config.numerics);
+  options.numerics = config.numerics_mode();
   options.threads = engine.tasks().workers();
   options.reference_only = config.kernels != 0;
   options.post_ops = config.post_ops == 0 && !options.reference_only;
@@ -42,10 +42,10 @@ Program::Program(std::shared_ptr<Engine> engine, std::shared_ptr<const Graph> gr
 void Program::pack() {
   // Weights are packed in the background where there is one, and at once where bits must not
   // change. Mode sync packs them with its first compiles.
-  const auto mode = static_cast<JitMode>(config_.jit);
+  const auto mode = config_.jit_mode();
   if (!engine_->tier() || mode == JitMode::kOff || mode == JitMode::kFreeze ||
-      (mode == JitMode::kSync && config_.fusion) ||
-      static_cast<Numerics>(config_.numerics) == Numerics::kStrict) {
+      (mode == JitMode::kSync && !config_.fuses()) ||
+      config_.numerics_mode() == Numerics::kStrict) {
     pack_weights();
     take_packed();  // nothing was bound without, and nobody follows up
   }

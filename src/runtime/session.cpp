@@ -21,7 +21,7 @@ namespace xc {
 namespace {
 
 bool is_strict(const Config& config) {
-  return static_cast<Numerics>(config.numerics) == Numerics::kStrict;
+  return config.numerics_mode() == Numerics::kStrict;
 }
 
 /// The settings of a session. What the passes of another engine than a strict one did to the

@@ -274,8 +274,7 @@ SignatureEntry& Program::insert(std::shared_ptr<SignatureEntry> entry,
   if (!added) return *result;
   if (seat.timed) engine_->tier()->seated(*this, *result, seat.trial);
   evict_if_needed();
-  if (TierHooks* tier = engine_->tier();
-      tier && config_.jit != static_cast<int64_t>(JitMode::kOff)) {
+  if (TierHooks* tier = engine_->tier(); tier && config_.jit_mode() != JitMode::kOff) {
     std::call_once(tier_once_, [&] {
       tier->added(shared_from_this());
       tier_knows_.store(true, std::memory_order_release);

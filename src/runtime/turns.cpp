@@ -65,7 +65,7 @@ Turn Program::take_turn(SignatureEntry& entry, uint64_t run, const Turn* first) 
     }
   }
   if (turn.timed && run > 0 &&
-      (config_.jit != static_cast<int64_t>(JitMode::kOff) ||
+      (config_.jit_mode() != JitMode::kOff ||
        turn.version->bound->provisional))  // settle_by_itself() asks
     turn.times = turn.version->times.get();
   if (turn.times) turn.look = first ? first->look : known_tier() ? value_facts_.due() : 0;
@@ -77,7 +77,7 @@ void Program::observe(SignatureEntry& entry, const Turn& turn, uint64_t run,
   if (!turn.timed) return;
   const NoCancellation whole;
   const bool settling = turn.version->bound->provisional && settle_by_itself(entry, turn, run);
-  if (config_.jit == static_cast<int64_t>(JitMode::kOff)) {
+  if (config_.jit_mode() == JitMode::kOff) {
     entry.last_use.store(steady_ns(), std::memory_order_relaxed);
     entry.sample_bits.store(settling ? kEveryRun : kSampleBits, std::memory_order_relaxed);
     return;
@@ -124,7 +124,7 @@ bool Program::settle_by_itself(SignatureEntry& entry, const Turn& turn, uint64_t
 }
 
 bool Program::adapts() const {
-  return config_.jit == static_cast<int64_t>(JitMode::kAuto) && !config_.fusion && judged();
+  return config_.jit_mode() == JitMode::kAuto && config_.fuses() && judged();
 }
 
 TierHooks* Program::known_tier() const {

@@ -28,7 +28,7 @@ namespace xc::tier {
 
 class CodeMemory {
  public:
-  // At most `cap` bytes of code (rounded down to pages) at any time.
+  /// At most `cap` bytes of code (rounded down to pages) at any time.
   explicit CodeMemory(int64_t cap);
   ~CodeMemory();
   CodeMemory(const CodeMemory&) = delete;
@@ -44,21 +44,21 @@ class CodeMemory {
     bool later = false;  // the system is short of memory or mappings, and may not be for ever
     std::string reason;  // why not: "executable memory refused: ...", "code memory is full: ..."
   };
-  // Copies a position-independent image and makes it executable. `alignment` is a power of two up
-  // to the page size.
+  /// Copies a position-independent image and makes it executable. `alignment` is a power of two up
+  /// to the page size.
   Published publish(std::span<const uint8_t> code, size_t entry, size_t alignment);
   void retire(const Block& block) noexcept;
 
   int64_t bytes_in_use() const;  // whole pages of published blocks
   int64_t cap() const;
 
-  // The reason why the process has no executable memory; empty while it has.
+  /// The reason why the process has no executable memory; empty while it has.
   static std::string refusal();
 
-  // For tests: the n-th system call from now fails with `error`, EACCES unless given (0: the next;
-  // -1: none).
+  /// For tests: the n-th system call from now fails with `error`, EACCES unless given (0: the next;
+  /// -1: none).
   static void inject_refusal(int n, int error = 0);
-  // For tests: forgets the refusal.
+  /// For tests: forgets the refusal.
   static void forget_refusal();
 
  private:

@@ -235,7 +235,7 @@ std::vector<std::shared_ptr<const PhaseCode>> Compilation::make_code(Program& pr
       phases.clear();
       const CodeRoom::Made room = room_.make_for(program, state, group);
       if (room == CodeRoom::Made::kNow) continue;
-      if (program.config().jit != static_cast<int64_t>(JitMode::kAuto)) throw;
+      if (program.config().jit_mode() != JitMode::kAuto) throw;
       if (room == CodeRoom::Made::kComing) {
         post(shared_state(program), group);
         return {};
@@ -269,7 +269,7 @@ bool Compilation::verify(Program& program, ProgramState& state, Group& group, Ma
     refusals_.unverified(program, state, group, outcome, "");
     return false;
   }
-  if (group.code.uncompared && program.config().jit != static_cast<int64_t>(JitMode::kAuto)) {
+  if (group.code.uncompared && program.config().jit_mode() != JitMode::kAuto) {
     refusals_.ban(program, state, group, EventKind::kRefused, LiveVerification::kUncompared);
     return false;
   }

@@ -13,10 +13,10 @@ void FirstBind::bound(Program& program, SignatureEntry& entry) {
   // With a persistent cache weights are packed behind that: it must not find the background thread
   // at work.
   if (restore_.recall(program, entry)) packing_.post(program, known);
-  const auto mode = static_cast<JitMode>(program.config().jit);
+  const auto mode = program.config().jit_mode();
   // In mode freeze no one follows up: what an earlier process learnt of these sizes is used now.
   const bool recalled = mode == JitMode::kFreeze && entry.segment > 0;
-  if ((mode != JitMode::kSync && !recalled) || program.config().fusion) return;
+  if ((mode != JitMode::kSync && !recalled) || !program.config().fuses()) return;
   const StatePtr state = core_.queue.state_of(program);
   if (!state) return;
   const Work work(*state, program);

@@ -43,10 +43,7 @@ void LiveVerification::ask(Program& program, ProgramState& state, Group& group,
   const auto shared = shared_state(program);
   Group* raw = &group;
   const Symbols symbols = sizes_of(program, entry, group);
-  const Dim::Lookup sizes = [&](const std::string& symbol) {
-    const auto it = symbols.find(symbol);
-    return it == symbols.end() ? std::nullopt : std::optional(it->second);
-  };
+  const Dim::Lookup sizes = lookup_in(symbols);
   // A few indices may pick much: what the reference has to make counts as what is copied, and what
   // it makes on the way has a limit of its own.
   const auto bytes_of = [&](ValueId v) {

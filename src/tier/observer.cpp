@@ -74,8 +74,7 @@ void Observer::sampled(Program& program, const StatePtr& state, SignatureEntry& 
   entry.runs.fetch_add(static_cast<uint64_t>(runs), std::memory_order_relaxed);
   if (core_.faults.eager && entry.sample_bits > kSampleBits) entry.sample_bits = kSampleBits;
   if (program.config().force_swap) swap_by_force(program, *state, entry);
-  if (program.config().jit != static_cast<int64_t>(JitMode::kAuto) || program.config().fusion)
-    return;
+  if (program.config().jit_mode() != JitMode::kAuto || !program.config().fuses()) return;
   std::unique_lock data(state->data, std::try_to_lock);
   if (!data || state->frozen) return;
   if (!state->analysed) return count_to_search(state, entry);

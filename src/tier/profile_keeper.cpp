@@ -11,7 +11,7 @@ constexpr size_t kShapesKept = 32;
 }  // namespace
 
 void ProfileKeeper::keep(Program& program, ProgramState& state) {
-  if (program.config().jit != static_cast<int64_t>(JitMode::kAuto)) return;
+  if (program.config().jit_mode() != JitMode::kAuto) return;
   Persistence* cache = core_.caches.of(program);
   if (!cache) return;
   cache::ProfileRecord record;

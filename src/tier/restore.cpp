@@ -18,8 +18,8 @@ constexpr double kInPlaceS = 2e-3;
 bool Restore::recall(Program& program, SignatureEntry& entry) {
   const StatePtr state = core_.caches.of(program) ? core_.queue.state_of(program) : nullptr;
   if (!state || state->recalled.exchange(true)) return false;
-  const auto mode = static_cast<JitMode>(program.config().jit);
-  if ((mode == JitMode::kAuto || mode == JitMode::kFreeze) && !program.config().fusion &&
+  const auto mode = program.config().jit_mode();
+  if ((mode == JitMode::kAuto || mode == JitMode::kFreeze) && program.config().fuses() &&
       !program.config().force_swap) {
     try {
       recall_profile(program, state, entry);
@@ -37,7 +37,7 @@ void Restore::recall_profile(Program& program, const StatePtr& state, SignatureE
   auto record = core_.caches.of(program)->profile(program);
   core_.report_problems(program, *state);
   if (!record || record->regions.empty()) return;
-  const bool freeze = program.config().jit == static_cast<int64_t>(JitMode::kFreeze);
+  const bool freeze = program.config().jit_mode() == JitMode::kFreeze;
   // The search wants to know the host, which to measure takes longer than that.
   if (freeze || (record->restore_s <= kInPlaceS && calibrated_host_speed())) {
     // The background thread may hold it for as long as a compile takes: nobody waits for that.
@@ -94,7 +94,7 @@ void Restore::add_specials(Program& program, ProgramState& state,
 }
 
 void Restore::add_zeros(Program& program, ProgramState& state, const cache::ProfileRecord& record) {
-  if (program.config().jit == static_cast<int64_t>(JitMode::kFreeze)) return;
+  if (program.config().jit_mode() == JitMode::kFreeze) return;
   const auto is_accepted = [](const cache::RegionRecord& region) {
     return region.verdict == cache::Verdict::kAccepted;
   };

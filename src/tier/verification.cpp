@@ -22,10 +22,7 @@ using Place = FencedMemory::Place;
 std::optional<Dims> values_of(const SymDims& dims, const Symbols& symbols) {
   Dims out;
   for (const Dim& d : dims) {
-    const auto value = d.evaluate([&](const std::string& s) {
-      const auto it = symbols.find(s);
-      return it == symbols.end() ? std::nullopt : std::optional<int64_t>(it->second);
-    });
+    const auto value = d.evaluate(lookup_in(symbols));
     if (!value) return std::nullopt;
     out.push_back(*value);
   }
@@ -430,19 +427,22 @@ std::optional<Round> block_round(const Verification& v, const std::vector<std::s
 /// What a window leaves, or a slice, may be nothing at small sizes.
 void add_larger_rounds(const Verification& v, const std::vector<std::string>& names,
                        std::vector<Round>& rounds) {
-  constexpr std::array<int64_t, 7> kSizes{67, 130, 259, 515, 1031, 2053, 4099};
   if (names.empty()) return;
-  for (const int64_t size : kSizes)
+  for (const int64_t size : {67, 130, 259, 515, 1031, 2053, 4099})
     if (auto round = round_of(v, names, size)) rounds.push_back(std::move(*round));
 }
 
 }  // namespace
 
-int64_t largest_result(const Graph& graph, const Symbols& symbols) {
-  const Dim::Lookup size_of = [&](const std::string& symbol) {
+Dim::Lookup lookup_in(const Symbols& symbols) {
+  return [&symbols](const std::string& symbol) {
     const auto it = symbols.find(symbol);
     return it == symbols.end() ? std::nullopt : std::optional(it->second);
   };
+}
+
+int64_t largest_result(const Graph& graph, const Symbols& symbols) {
+  const Dim::Lookup size_of = lookup_in(symbols);
   int64_t largest = 0;
   for (NodeId id : graph.order())
     for (ValueId v : graph.node(id).outputs)

@@ -19,6 +19,8 @@ namespace xc {
 
 /// Values of size symbols.
 using Symbols = std::unordered_map<std::string, int64_t>;
+/// Looks them up. `symbols` outlives it.
+Dim::Lookup lookup_in(const Symbols& symbols);
 
 /// A region and what to hold it against.
 struct Verification {

@@ -12,8 +12,8 @@ void WarmUp::turn(const StatePtr& state, bool on) {
 }
 
 bool WarmUp::settled(const Program& program, ProgramState& state, SignatureEntry& entry) const {
-  if (core_.queue.refused() || program.config().jit != static_cast<int64_t>(JitMode::kAuto) ||
-      program.config().fusion)
+  if (core_.queue.refused() || program.config().jit_mode() != JitMode::kAuto ||
+      !program.config().fuses())
     return true;
   std::lock_guard data(state.data);
   if (state.frozen) return true;

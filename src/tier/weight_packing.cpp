@@ -27,7 +27,7 @@ struct ForgottenAtEnd {
 }  // namespace
 
 void WeightPacking::post(const Program& program, const StatePtr& state) {
-  if (program.config().jit != static_cast<int64_t>(JitMode::kAuto)) return;
+  if (program.config().jit_mode() != JitMode::kAuto) return;
   for (const auto& step : program.base_plan()->steps)
     if (step->kernel && step->kernel->wants_prepare())
       return core_.queue.post(

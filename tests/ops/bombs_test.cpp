@@ -37,7 +37,7 @@ std::optional<Status> refusal(const std::string& graph, const std::vector<Tensor
   std::optional<Status> out;
   try {
     Config config;
-    config.jit = static_cast<int64_t>(JitMode::kOff);
+    config.set_jit(JitMode::kOff);
     config.threads = 1;
     config.max_memory_bytes = max_memory_bytes;
     (void)testing::run(*testing::session_of(graph, config), inputs);

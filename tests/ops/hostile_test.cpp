@@ -117,7 +117,7 @@ std::optional<Error> refusal(const Mutant& mutant, Body&& body) {
 
 std::shared_ptr<Engine> quiet_engine() {
   Config config;
-  config.jit = static_cast<int64_t>(JitMode::kOff);
+  config.set_jit(JitMode::kOff);
   config.threads = 1;
   return create_engine(config, {});
 }

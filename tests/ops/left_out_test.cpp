@@ -49,7 +49,7 @@ TEST_CASE("ops/left_out: what is left is as with all outputs") {
       CAPTURE(wanted);
       const OpCase part = without(problem, wanted);
       Config config;
-      config.jit = static_cast<int64_t>(JitMode::kOff);
+      config.set_jit(JitMode::kOff);
       const auto engine = std::make_shared<Engine>(config, HostHooks{}, nullptr);
       Session session(Model::create(engine, part.graph.clone()), Config{});
       const auto got = testing::run(session, part.inputs);

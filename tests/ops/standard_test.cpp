@@ -213,7 +213,7 @@ TEST_CASE("ops/standard: constants are computed as a run computes") {
 
 TEST_CASE("ops/standard: the larger of a number and -0 is no Relu") {
   Config config;
-  config.jit = static_cast<int64_t>(JitMode::kOff);
+  config.set_jit(JitMode::kOff);
   const auto y = testing::run(*testing::session_of(R"(graph g(%x: f32[2]) -> (%y) {
   const %z: f32[] = -0.0
   %m = Max(%x, %z)
@@ -296,7 +296,7 @@ TEST_CASE("ops/standard: Hardmax finds NaN as ArgMax does, whatever runs it") {
 
 TEST_CASE("ops/standard: text becomes the integer it spells") {
   Config config;
-  config.jit = static_cast<int64_t>(JitMode::kOff);
+  config.set_jit(JitMode::kOff);
   const auto cast = [&](const char* text, DType to) {
     const std::string graph = fmt::format(
         "graph g(%x: string[1]) -> (%y) {{\n  %y = Cast(%x) {{to = {}}}\n}}", onnx_number(to));

@@ -268,11 +268,11 @@ Problem part_of(const Problem& from, const std::vector<ValueId>& outputs,
 std::vector<Way> all_ways() {
   Config off;
   off.threads = 1;
-  off.jit = static_cast<int64_t>(JitMode::kOff);
+  off.set_jit(JitMode::kOff);
   off.poison_arena = 1;
   off.verify_passes = 1;
   Config sync = off;
-  sync.jit = static_cast<int64_t>(JitMode::kSync);
+  sync.set_jit(JitMode::kSync);
   const auto with = [](Config config, int64_t Config::* field, int64_t value) {
     config.*field = value;
     return config;

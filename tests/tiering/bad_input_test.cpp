@@ -126,7 +126,7 @@ TEST_CASE("tiering/bad_input: a long dim beside one of no elements costs nothing
         "  {}\n}}",
         last);
     Config config;
-    config.jit = static_cast<int64_t>(JitMode::kSync);
+    config.set_jit(JitMode::kSync);
     testing::Fixture fixture(text, config, {}, create_interpreting_compiler());
     (void)fixture.run({testing::ramp({3, 5}, 1, 0), testing::ramp({5}, 1, 0)});
     CHECK(fixture.session->profile().swapped == 1);

@@ -128,7 +128,7 @@ class ConvChain {
 
 Config off_mode(int64_t bands, int64_t threads = 1) {
   Config config;
-  config.jit = static_cast<int64_t>(JitMode::kOff);
+  config.set_jit(JitMode::kOff);
   config.bands = bands;
   config.threads = threads;
   return config;

@@ -35,14 +35,14 @@ struct Fused {
 
 Config off(bool reference) {
   Config config;
-  config.jit = static_cast<int64_t>(JitMode::kOff);
+  config.set_jit(JitMode::kOff);
   config.kernels = reference ? 1 : 0;
   return config;
 }
 
 Config fused(int64_t isa, int64_t threads) {
   Config config;
-  config.jit = static_cast<int64_t>(JitMode::kSync);
+  config.set_jit(JitMode::kSync);
   config.isa = isa;
   config.threads = threads;
   return config;
@@ -265,7 +265,7 @@ TEST_CASE("tiering/blocks: attention that may round its factors is near, and the
   %y = MatMul(%p, %v)
 })";
   Config one = fused(0, 1), two = fused(0, 2);
-  for (Config* config : {&one, &two}) config->numerics = static_cast<int64_t>(Numerics::kFast);
+  for (Config* config : {&one, &two}) config->set_numerics(Numerics::kFast);
   const Fused reference(text, off(true)), exact(text, fused(0, 1)),
       exact_threads(text, fused(0, 2)), fast(text, one), threads(text, two);
   for (const int64_t s : {0, 1, 15, 64, 129, 300}) {

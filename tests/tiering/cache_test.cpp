@@ -153,7 +153,7 @@ TEST_CASE("tiering/cache: mode freeze uses what the cache holds and adds nothing
   const size_t accepted = fill(scratch);
   const auto before = scratch.files();
   Config config = with_cache(scratch.path);
-  config.jit = static_cast<int64_t>(JitMode::kFreeze);
+  config.set_jit(JitMode::kFreeze);
   Cached frozen(kGelu, config);
   for (int k = 0; k < 50; ++k) run_right(frozen);
   CHECK(live_regions(*frozen.session) == static_cast<int64_t>(accepted));
@@ -164,7 +164,7 @@ TEST_CASE("tiering/cache: mode freeze uses what the cache holds and adds nothing
 TEST_CASE("tiering/cache: mode sync takes code from the cache and verifies it") {
   const ScratchDirectory scratch;
   Config config = with_cache(scratch.path);
-  config.jit = static_cast<int64_t>(JitMode::kSync);
+  config.set_jit(JitMode::kSync);
   Cached first(kGelu, config);
   run_right(first);
   const size_t compiled = first.log.count(EventKind::kCompiled);
@@ -245,7 +245,7 @@ TEST_CASE("tiering/cache: a process that dies in a kernel's first run leaves it 
       return std::make_shared<Deadly>();
     };
     Config config = with_cache(scratch.path);
-    config.jit = static_cast<int64_t>(JitMode::kSync);
+    config.set_jit(JitMode::kSync);
     Cached dies(kGelu, config, faults);
     dies.run(inputs());
     _exit(0);
@@ -321,7 +321,7 @@ TEST_CASE("tiering/cache: damaged entries are ignored with an event each, and re
     CHECK(next.log.count(EventKind::kCache) == 1 + next.log.count(EventKind::kCompiled));
     CHECK(next.log.last(EventKind::kCache).find("ignored: ") != std::string::npos);
     Config sync = with_cache(scratch.path);
-    sync.jit = static_cast<int64_t>(JitMode::kSync);
+    sync.set_jit(JitMode::kSync);
     Cached after(kGelu, sync);
     run_right(after);
     CHECK(after.log.count(EventKind::kLoaded) >= 1);
@@ -383,7 +383,7 @@ TEST_CASE("tiering/cache: whichever system call fails, results stay right") {
     const ScratchDirectory scratch;
     cache::inject_failure(n, EIO, false);
     Config config = with_cache(scratch.path + "/made");
-    config.jit = static_cast<int64_t>(JitMode::kSync);
+    config.set_jit(JitMode::kSync);
     {
       Cached fixture(kGelu, config);
       run_right(fixture);
@@ -430,7 +430,7 @@ TEST_CASE("tiering/cache: engines of several processes at once, and one destroye
     if (!name.starts_with("trying-") && !name.starts_with("tmp-"))
       CHECK_MESSAGE(cache::decode(scratch.read(name)).entry, name);
   Config sync = with_cache(scratch.path);
-  sync.jit = static_cast<int64_t>(JitMode::kSync);
+  sync.set_jit(JitMode::kSync);
   Cached next(kGelu, sync);
   run_right(next);
   CHECK(next.log.count(EventKind::kLoaded) >= 1);
@@ -449,7 +449,7 @@ TEST_CASE("tiering/cache: a model of the same structure with other weights has r
                        weight);
   };
   Config config = with_cache(scratch.path);
-  config.jit = static_cast<int64_t>(JitMode::kSync);
+  config.set_jit(JitMode::kSync);
   const std::vector<Tensor> x{ramp({64, 4}, 2, 0.3)};
   for (const auto& [weights, list] :
        {std::pair<const char*, std::array<double, 4>>{"0.5, 1, 2, 3", {0.5, 1, 2, 3}},

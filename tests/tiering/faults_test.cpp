@@ -263,7 +263,7 @@ TEST_CASE("tiering/faults: refused executable memory turns the JIT off with a re
   }
   {
     Config config;
-    config.jit = static_cast<int64_t>(JitMode::kSync);
+    config.set_jit(JitMode::kSync);
     Fixture fixture(kGelu, config);
     drive(fixture, [n = 0]() mutable { return ++n > 5; });
     CHECK(fixture.session->profile().compiled_regions == 0);
@@ -321,7 +321,7 @@ TEST_CASE("tiering/faults: a trial that has begun is judged, budget or not") {
 
 TEST_CASE("tiering/faults: a faster kernel is accepted, and seen from outside") {
   Config off;
-  off.jit = static_cast<int64_t>(JitMode::kOff);
+  off.set_jit(JitMode::kOff);
   Fixture plain(kGelu, off), fixture(kGelu, {});
   drive(fixture, [&] { return fixture.log.count(EventKind::kAccepted) > 0; });
   CHECK(fixture.log.count(EventKind::kAccepted) == 1);
@@ -460,7 +460,7 @@ TEST_CASE("tiering/faults: a region whose sizes are too long to write down leave
   %q = Mul(%s, %z)
 })";
   Config config;
-  config.jit = static_cast<int64_t>(JitMode::kSync);
+  config.set_jit(JitMode::kSync);
   Fixture fixture(text, config);
   Dims rows(64, 1);
   rows[7] = 32;

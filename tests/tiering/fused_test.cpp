@@ -328,7 +328,7 @@ TEST_CASE("tiering/fused: sin and cos of f64 keep their digits however large the
 TEST_CASE("tiering/fused: long columns side by side stay with the steps, within the cap") {
   Config config;
   config.threads = 2;
-  config.jit = static_cast<int64_t>(JitMode::kSync);
+  config.set_jit(JitMode::kSync);
   config.max_memory_bytes = 4 << 20;
   auto session = testing::session_of(R"(graph g(%x: f32[n, k]) -> (%y) {
   const %c: f32[] = 2
@@ -395,7 +395,7 @@ TEST_CASE("tiering/fused: the least numbers keep their digits and zeros their si
     config.threads = 1;
     config.rules = 1;
     config.isa = isa;
-    config.jit = static_cast<int64_t>(JitMode::kSync);
+    config.set_jit(JitMode::kSync);
     auto session = testing::session_of(R"(graph g(%x: f32[n], %one: f32[n]) -> (%s, %e, %c, %d) {
   const %plus: f32[] = 0
   const %minus: f32[] = -0

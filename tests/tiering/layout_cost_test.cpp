@@ -223,7 +223,7 @@ Costs costs_of(std::shared_ptr<const Model> model) {
 
 Config without_jit() {
   Config config;
-  config.jit = static_cast<int64_t>(JitMode::kOff);
+  config.set_jit(JitMode::kOff);
   return config;
 }
 

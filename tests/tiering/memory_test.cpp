@@ -68,7 +68,7 @@ TEST_CASE("tiering/memory: a stream of ever new shapes stays under its cap, by t
 
 TEST_CASE("tiering/memory: shapes that alternate stay bound, however much one of them holds") {
   Config config;
-  config.jit = static_cast<int64_t>(JitMode::kOff);
+  config.set_jit(JitMode::kOff);
   config.bound_cache_bytes = 1;
   Fixture fixture(kSmall, config, {}, create_interpreting_compiler());
   for (int64_t k = 0; k < 40; ++k) REQUIRE(run_shape(*fixture.session, k % 4));

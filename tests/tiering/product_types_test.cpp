@@ -40,7 +40,7 @@ void check(const ProductType& type, const std::string& text, const std::vector<T
     int compiled = 0;
     std::string refusal;
     Config config;
-    config.jit = static_cast<int64_t>(JitMode::kSync);
+    config.set_jit(JitMode::kSync);
     config.isa = isa;
     config.threads = 1;
     HostHooks hooks;

@@ -231,7 +231,7 @@ TEST_CASE("tiering/specials: what becomes slow with the general kernel goes with
   fixture.drive(run_once, [&] { return live_regions(*fixture.session) == 1; });
   // Half of what the general kernel saves: it stays, and the special one, without, clearly wins.
   Config off;
-  off.jit = static_cast<int64_t>(JitMode::kOff);
+  off.set_jit(JitMode::kOff);
   off.rules = 1;
   const auto separate = session_of(kMasked, off);
   const int64_t base_us = least_us([&] { run(*separate, in); });

@@ -118,7 +118,7 @@ TEST_CASE("tiering/targets: what every rule makes of a graph agrees with f64 on 
     for (int64_t isa = 1; isa <= targets(); ++isa) {
       CAPTURE(isa);
       Config config;
-      config.jit = static_cast<int64_t>(JitMode::kSync);
+      config.set_jit(JitMode::kSync);
       config.isa = isa;
       config.threads = 1;
       const auto session = session_of(text, config);
@@ -201,7 +201,7 @@ TEST_CASE("tiering/targets: reductions over any neighbouring axes agree with f64
         for (const int64_t threads : {1, 2}) {
           CAPTURE(isa);
           Config config;
-          config.jit = static_cast<int64_t>(JitMode::kSync);
+          config.set_jit(JitMode::kSync);
           config.isa = isa;
           config.threads = threads;
           const auto session = session_of(typed(text), config);

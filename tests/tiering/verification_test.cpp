@@ -101,7 +101,7 @@ void run_right(Fixture& fixture, int64_t n, int64_t m) {
 
 Config in_sync() {
   Config config;
-  config.jit = static_cast<int64_t>(JitMode::kSync);
+  config.set_jit(JitMode::kSync);
   return config;
 }
 

@@ -52,9 +52,9 @@ bool has_stand_ins(Session& session) {
 /// The ways to run in which no tier follows up, the last by freeze().
 std::vector<Config> configs_without_followers() {
   std::vector<Config> out(5);
-  out[0].jit = static_cast<int64_t>(JitMode::kOff);
-  out[1].jit = static_cast<int64_t>(JitMode::kFreeze);
-  out[2].jit = static_cast<int64_t>(JitMode::kSync);
+  out[0].set_jit(JitMode::kOff);
+  out[1].set_jit(JitMode::kFreeze);
+  out[2].set_jit(JitMode::kSync);
   out[2].fusion = out[3].fusion = 1;
   return out;
 }
@@ -238,7 +238,7 @@ TEST_CASE("tiering/warm_up: what was bound in a hurry is settled when its sizes 
 TEST_CASE("tiering/warm_up: without followers runs settle what was bound in a hurry, each some") {
   constexpr uint32_t kLayers = 24;
   Config config;
-  config.jit = static_cast<int64_t>(JitMode::kOff);
+  config.set_jit(JitMode::kOff);
   const auto session = session_of(convolutions(kLayers), config);
   const Tensor x = ramp({1, 8, 12, 12}, 0.01, 0);
   const auto stand_ins = [&] {

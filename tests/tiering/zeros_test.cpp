@@ -153,7 +153,7 @@ TEST_CASE("tiering/zeros: a wrong kernel is found before a caller sees its resul
 
 TEST_CASE("tiering/zeros: strict numerics keep the library's product") {
   Config config;
-  config.numerics = static_cast<int64_t>(Numerics::kStrict);
+  config.set_numerics(Numerics::kStrict);
   Layer layer(eager(), config);
   for (uint32_t k = 0; k < 2000; ++k) {
     const auto in = inputs_of(5, 20, k % 4);
@@ -174,7 +174,7 @@ TEST_CASE("tiering/zeros: the next process skips them from its first run") {
   }
   {
     Config freeze = config;
-    freeze.jit = static_cast<int64_t>(JitMode::kFreeze);
+    freeze.set_jit(JitMode::kFreeze);
     Layer layer({}, freeze);
     const auto in = inputs_of(6, 20);
     CHECK(right(in, layer.run(in)[0]));

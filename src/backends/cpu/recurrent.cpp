@@ -6,13 +6,6 @@
 // of the weights stays in its core's cache; directions, and samples where there are many, are
 // apart.
 //
-// Constant weights that are more than the nearest caches hold are kept narrow and widened in
-// registers where they can be: integers of 8 bits times a scale per row, as quantisers leave them
-// behind a DequantizeLinear, as such; what bf16 holds, or fast numerics let it, as bf16. Sums are
-// those of the floats, but for rounding. Where the model lets the products' other side be rounded
-// to 8 bits (kLeftInBytes) and the processor multiplies such bytes, x and h are, row by row
-// (ops/rounded_blocks.h).
-//
 // (oneDNN's recurrent primitives want layouts of their own for dims that change, and create their
 // code per length; this kernel is bound for any length at no cost.)
 
@@ -26,7 +19,7 @@
 #include "backends/cpu/bound_views.h"
 #include "backends/cpu/copy.h"
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/own_product.h"
+#include "backends/cpu/recurrent_panels.h"
 #include "backends/cpu/vector/byte_product_fn.h"
 #include "backends/cpu/vector/cells_fn.h"
 #include "backends/cpu/vector/elementwise_fn.h"
@@ -94,138 +87,9 @@ constexpr int64_t kSpanBytes = 1 << 20;  ///< of pre-activations computed at a t
 /// Multiply-adds that a thread has in a phase at least: meeting the others costs as much as some
 /// thousands.
 constexpr int64_t kPartWork = 32 << 10;
-constexpr int64_t kLeastRoundedBytes = 32 << 10;  ///< of R as floats: products by bytes pay
-constexpr int64_t kGroupSamples = 8;              ///< that are worth a thread of their own
+constexpr int64_t kGroupSamples = 8;  ///< that are worth a thread of their own
 
 enum Input { kX, kW, kR, kB, kLengths, kH0, kC0, kP };
-
-/// How a matrix [gates * units, k] of one direction is packed: in panels (GateProduct) for some
-/// gates each, as the numbers of gates in a panel are 1, 2 and 4.
-class GatePanels {
- public:
-  struct Piece {
-    int64_t first, gates;                           ///< gates
-    int64_t each;                                   ///< units in a panel
-    int64_t at;                                     ///< elements
-    int64_t panel() const { return gates * each; }  ///< columns
-  };
-  GatePanels(int64_t gates, int64_t units, int64_t k) : gates_(gates), units_(units), k_(k) {
-    for (int64_t first = 0; first < gates;) {
-      const int64_t count = gates - first >= 4 ? 4 : gates - first >= 2 ? 2 : 1;
-      const int64_t each = panel_units(count, units);
-      pieces_.push_back({first, count, each, floats_});
-      floats_ += ceil_div(units, each) * pieces_.back().panel() * k;
-      first += count;
-    }
-  }
-  int64_t floats() const { return floats_; }  ///< or bytes
-  const std::vector<Piece>& pieces() const { return pieces_; }
-  /// Units between which the work can be divided.
-  int64_t grain() const { return gates_ == 1 ? 32 : pieces_[0].each; }
-  void pack(const float* matrix, float* to) const {
-    std::memset(to, 0, static_cast<size_t>(floats_) * sizeof(float));
-    for (const Piece& piece : pieces_)
-      for (int64_t gate = 0; gate < piece.gates; ++gate)
-        for (int64_t unit = 0; unit < units_; unit += piece.each)
-          lay_out(matrix + ((piece.first + gate) * units_ + unit) * k_,
-                  {k_, std::min(piece.each, units_ - unit)}, {1, k_}, k_,
-                  gate_columns_together(cpu_info().isa, piece.panel()), 0, gate * piece.each,
-                  to + piece.at + unit * piece.gates * k_);
-  }
-
- private:
-  int64_t gates_, units_, k_, floats_ = 0;
-  std::vector<Piece> pieces_;
-};
-
-/// Splits rows of k weights into integers of 8 bits, in `codes`, and a scale each; whether their
-/// values are such products, as quantisers leave them. A scale is the largest one that does it.
-bool split_rows(const float* weights, int64_t rows, int64_t k, float* codes, float* scales) {
-  const CellFns& fns = cell_fns(cpu_info().isa);
-  for (int64_t row = 0; row < rows; ++row, weights += k, codes += k) {
-    const float most = fns.largest(weights, k);
-    int64_t largest = 1;  // code
-    scales[row] = most;
-    if (most == 0) {
-      scales[row] = 1;
-      std::fill_n(codes, k, 0.0f);
-      continue;
-    }
-    if (!std::isfinite(most) || most < 128 * std::numeric_limits<float>::min()) return false;
-    while (!fns.split(weights, k, scales[row], codes)) {
-      if (++largest > 128) return false;
-      scales[row] = most / static_cast<float>(largest);
-    }
-  }
-  return true;
-}
-
-/// How a matrix [columns, k] of bytes is packed for ByteFns: BytePanels of 64 columns, in one
-/// block.
-struct RoundedPanels {
-  int64_t columns, k;
-  RoundedPanels(int64_t columns, int64_t k) : columns(columns), k(k) {}
-  int64_t block() const { return align_up(k, group_rows(false)); }
-  int64_t panel_bytes() const { return block() * kPanelColumns; }
-  int64_t count() const { return ceil_div(columns, kPanelColumns); }
-  int64_t bytes() const { return count() * panel_bytes(); }
-  static constexpr uint8_t kZero = 128;
-  static uint8_t byte_of(float code) {
-    return static_cast<uint8_t>(static_cast<int32_t>(code) + kZero);
-  }
-  void pack(const float* codes, uint8_t* to) const {
-    std::memset(to, kZero, static_cast<size_t>(bytes()));
-    for (int64_t j = 0; j < columns; ++j, codes += k) {
-      uint8_t* group = to + j / kPanelColumns * panel_bytes() + j % kPanelColumns * 4;
-      int64_t d = 0;
-      for (; d + 4 <= k; d += 4, group += kGroupBytes) {
-        std::array<uint8_t, 4> bytes;
-        for (size_t i = 0; i < 4; ++i) bytes[i] = byte_of(codes[d + static_cast<int64_t>(i)]);
-        std::memcpy(group, bytes.data(), 4);
-      }
-      for (int64_t i = d; i < k; ++i) group[i - d] = byte_of(codes[i]);
-    }
-  }
-};
-/// Of every panel.
-constexpr auto kRoundedZeros = [] {
-  std::array<uint8_t, kPanelColumns> zeros{};
-  zeros.fill(RoundedPanels::kZero);
-  return zeros;
-}();
-
-/// W and R of a layer; packed once where they are constant.
-struct LayerPanels {
-  GatePanels input, state;
-  std::shared_ptr<const Buffer> buffer;  ///< null: packed at each run
-  /// Of bytes: per direction those of W's rows, then those of R's. Empty: of floats.
-  std::vector<float> scales;
-  bool halves = false;              ///< bf16
-  const ByteFns* rounds = nullptr;  ///< the bytes are RoundedPanels'
-  RoundedPanels rounded_input, rounded_state;
-  LayerPanels(int64_t gates, int64_t units, int64_t inputs)
-      : input(gates, units, inputs),
-        state(gates, units, units),
-        rounded_input(gates * units, inputs),
-        rounded_state(gates * units, units) {}
-  int64_t floats() const { return input.floats() + state.floats(); }  ///< of a direction
-  int64_t element_bytes() const { return !scales.empty() ? 1 : halves ? 2 : 4; }
-  const RoundedPanels& rounded(bool of_state) const {
-    return of_state ? rounded_state : rounded_input;
-  }
-  /// Of a direction's W and R, as packed.
-  int64_t bytes() const {
-    return rounds ? rounded_input.bytes() + rounded_state.bytes() : floats() * element_bytes();
-  }
-  /// Units between which the work can be divided.
-  int64_t grain() const { return rounds ? kPanelColumns : state.grain(); }
-  /// Scales of a matrix of a direction: whole panels.
-  int64_t scale_count() const { return align_up(rounded_state.columns, kPanelColumns); }
-  void pack(const float* w, const float* r, float* to) const {
-    input.pack(w, to);
-    state.pack(r, to + input.floats());
-  }
-};
 
 class RecurrentBound final : public BoundKernel {
  public:
@@ -716,89 +580,14 @@ class RecurrentKernel final : public Kernel {
   }
   std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
     // Packing costs about one time step: no reason to wait for the background.
-    if (packable_) std::call_once(packed_once_, [&] { panels_ = pack(); });
+    if (packable_)
+      std::call_once(packed_once_, [&] {
+        panels_ = pack_layer(spec_, spec_.inputs[kW].constant, spec_.inputs[kR].constant);
+      });
     return std::make_shared<RecurrentBound>(spec_, context, panels_);
   }
 
  private:
-  std::shared_ptr<const LayerPanels> pack() const {
-    const Tensor w = spec_.inputs[kW].constant.held(), r = spec_.inputs[kR].constant.held();
-    const int64_t dirs = r.dims()[0], width = r.dims()[1], units = r.dims()[2];
-    const int64_t inputs = w.dims()[2];
-    auto out = std::make_shared<LayerPanels>(gates_of(cell_of(*spec_.op)), units, inputs);
-    if (spec_.numerics != Numerics::kStrict && pack_bytes(*out, w, r)) return out;
-    out->halves = widens(*out) && held_in_halves(w, r);
-    const auto buffer = Buffer::allocate(dirs * out->bytes());
-    std::vector<float> panels(static_cast<size_t>(out->halves ? out->floats() : 0));
-    for (int64_t d = 0; d < dirs; ++d) {
-      std::byte* const at = buffer->data() + d * out->bytes();
-      float* const to = out->halves ? panels.data() : reinterpret_cast<float*>(at);
-      out->pack(w.as<float>() + d * width * inputs, r.as<float>() + d * width * units, to);
-      if (out->halves)
-        cast_fn(DType::kF32, DType::kBF16,
-                cpu_info().isa)({{panels.data()}, {1}, at, out->floats(), nullptr});
-    }
-    out->buffer = buffer;
-    return out;
-  }
-
-  /// Whether narrow weights are worth widening: what the caches near the core hold is read faster.
-  static bool widens(const LayerPanels& panels) {
-    return cell_fns(cpu_info().isa).takes_narrow &&
-           panels.state.floats() * 4 > cpu_info().l2_bytes / 2;
-  }
-
-  /// Whether weights may be bf16: in fast numerics, or as they are just that.
-  bool held_in_halves(const Tensor& w, const Tensor& r) const {
-    return spec_.numerics == Numerics::kFast ||
-           (holds_exactly(DType::kBF16, w.as<float>(), w.count()) &&
-            holds_exactly(DType::kBF16, r.as<float>(), r.count()));
-  }
-
-  /// Packs weights that are integers of 8 bits and a scale per row as such: a step of one sample
-  /// takes as long as reading R does.
-  bool pack_bytes(LayerPanels& out, const Tensor& w, const Tensor& r) const {
-    const int64_t dirs = r.dims()[0], width = r.dims()[1];
-    const int64_t inputs = w.dims()[2], units = r.dims()[2];
-    const int64_t float_bytes = out.state.floats() * 4;
-    // A step of few units spends its time on functions.
-    if (spec_.op->name == "LSTM" && spec_.attrs().get_int(kLeftInBytes.name, 0) != 0 &&
-        float_bytes > kLeastRoundedBytes && std::max(inputs, units) <= kLongestBlock)
-      out.rounds = byte_fns(cpu_info(), false);
-    if (!out.rounds && !widens(out)) return false;
-    std::vector<float> scales(static_cast<size_t>(dirs * 2 * out.scale_count()), 0.0f);
-    std::vector<float> codes(static_cast<size_t>(width * std::max(inputs, units)));
-    std::vector<float> panels(
-        static_cast<size_t>(std::max(out.input.floats(), out.state.floats())));
-    const int64_t bytes = out.rounds ? out.bytes() : out.floats();
-    const auto buffer = Buffer::allocate(dirs * bytes);
-    auto* to = reinterpret_cast<uint8_t*>(buffer->data());
-    float* scale = scales.data();
-    for (int64_t d = 0; d < dirs; ++d)
-      for (const bool state : {false, true}) {
-        const Tensor& matrix = state ? r : w;
-        const int64_t k = matrix.dims()[2];
-        if (!split_rows(matrix.as<float>() + d * width * k, width, k, codes.data(), scale)) {
-          out.rounds = nullptr;
-          return false;
-        }
-        scale += out.scale_count();
-        if (out.rounds) {
-          out.rounded(state).pack(codes.data(), to);
-          to += out.rounded(state).bytes();
-          continue;
-        }
-        const GatePanels& form = state ? out.state : out.input;
-        form.pack(codes.data(), panels.data());
-        to = std::transform(panels.data(), panels.data() + form.floats(), to, [](float code) {
-          return static_cast<uint8_t>(static_cast<int8_t>(code));
-        });
-      }
-    out.scales = std::move(scales);
-    out.buffer = buffer;
-    return true;
-  }
-
   StepSpec spec_;
   bool packable_ = true;
   mutable std::once_flag packed_once_;

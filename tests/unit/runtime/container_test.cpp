@@ -15,7 +15,7 @@ namespace {
 
 std::shared_ptr<Session> session_of(const char* text) {
   Config config;
-  config.jit = static_cast<int64_t>(JitMode::kOff);
+  config.set_jit(JitMode::kOff);
   config.poison_arena = 1;
   return testing::session_of(text, config);
 }

@@ -17,7 +17,7 @@ namespace {
 
 std::shared_ptr<Engine> engine() {
   Config config;
-  config.jit = static_cast<int64_t>(JitMode::kOff);
+  config.set_jit(JitMode::kOff);
   return std::make_shared<Engine>(config, HostHooks{}, nullptr);
 }
 

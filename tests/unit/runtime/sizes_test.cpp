@@ -20,7 +20,7 @@ namespace {
 
 std::shared_ptr<Session> session_of(const char* text) {
   Config config;
-  config.jit = static_cast<int64_t>(JitMode::kOff);
+  config.set_jit(JitMode::kOff);
   return testing::session_of(text, config);
 }
 
@@ -393,8 +393,8 @@ TEST_CASE("runtime/sizes: strict numerics ask what operators asked of which size
     Dims good, bad;
   };
   Config config;
-  config.jit = static_cast<int64_t>(JitMode::kOff);
-  config.numerics = static_cast<int64_t>(Numerics::kStrict);
+  config.set_jit(JitMode::kOff);
+  config.set_numerics(Numerics::kStrict);
   const Tensor v = Tensor::of<float>({1}, {1, 1});
   for (const Problem& p : {Problem{"%r = Reshape(%x, %k)", {1, 1, 1}, {1, 1}, {1, 2}},
                            Problem{"%r, %i = TopK(%x, %k)", {3}, {2, 4}, {4, 2}},
