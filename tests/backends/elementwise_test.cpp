@@ -71,6 +71,35 @@ TEST_CASE("backends/elementwise: short rows of several planes, repeated along an
     }
 }
 
+TEST_CASE("backends/elementwise: operands and results whose neighbours lie along different axes") {
+  Generator g(14);
+  // From a few rows or columns to several tiles and a part, with an operand that repeats.
+  for (DType type : {DType::kF32, DType::kF64, DType::kU8, DType::kF16})
+    for (const auto& [a, b] : std::vector<std::pair<Dims, Dims>>{{{70, 131}, {131}},
+                                                                 {{5, 200}, {5, 1}},
+                                                                 {{130, 4}, {130, 4}},
+                                                                 {{3, 40, 300}, {40, 1}},
+                                                                 {{200, 21, 3}, {3}},
+                                                                 {{2, 33, 9, 70}, {33, 1, 1}},
+                                                                 {{2, 9, 40, 65}, {9, 40, 65}}}) {
+      Problem p;
+      p.op = &get_op("Sub");
+      p.inputs = {g.tensor(type, a, 3, 9), g.tensor(type, b, 0, 3)};
+      const Tensor want = run_reference(node_of(p), p.inputs)[0];
+      for (int in = 0; in < Generator::kStrideKinds; ++in)
+        for (int out = 0; out < Generator::kStrideKinds; ++out) {
+          Problem laid = p;
+          laid.inputs[0] = g.strided(p.inputs[0], in);
+          RunOptions options;
+          options.output_kind = out;
+          const auto got = run_row(find_row("xc.elementwise", "Sub"), laid, options);
+          CHECK_MESSAGE(difference(got[0], want, {}) == "", to_text(a) << " - " << to_text(b) << ' '
+                                                                       << name(type) << " strides "
+                                                                       << in << " to " << out);
+        }
+    }
+}
+
 TEST_CASE("backends/elementwise: powers and shifts of integers, on every instruction set") {
   Generator g(13);
   constexpr int64_t kCount = 70;
@@ -745,6 +774,7 @@ TEST_CASE("backends/elementwise: a chain gives what its operators give one by on
       {"Mul", {{7, 70}, {7, 1}}},
       {"Sum", {{4, 90}, {4, 90}, {90}}},
       {"Max", {{31, 20}, {20}, {31, 1}}},
+      {"Add", {{2, 40, 77}, {77}}},
       {"Abs", {{1500}}},
       {"Mul", {{0, 8}, {8}}},
   };

@@ -1,10 +1,11 @@
 #include "backends/cpu/chunk_program.h"
 
-#include "backends/cpu/element_bytes.h"
-#include "backends/cpu/short_runs.h"
-
 #include <algorithm>
 #include <cstring>
+
+#include "backends/cpu/copy.h"
+#include "backends/cpu/element_bytes.h"
+#include "backends/cpu/short_runs.h"
 
 namespace xc::cpu {
 namespace {
@@ -14,6 +15,15 @@ constexpr int64_t kBufferBytes = ChunkProgram::kChunk * 8;
 /// takes no more than one row that repeats (a value per channel, channels last) or, where several
 /// functions share the chunk, a value per row.
 constexpr int64_t kShortRow = 64, kShortRepeatedRow = 256;
+/// Rows of a tile where an operand runs along the rows: of what it reads whole lines of the cache
+/// are used, and not more pages than the processor knows the addresses of.
+constexpr int64_t kTileRows = 32;
+/// Rows from which on that pays, and rows that are transposed at a time.
+constexpr int64_t kLeastTileRows = 4, kRowsTogether = 16;
+
+bool runs_along_rows(const ChunkProgram::Block& block) {
+  return block.row == 1 && block.col > 1;
+}
 
 // Between a tile, from its first element on, and a dense buffer.
 
@@ -43,20 +53,18 @@ void gather_as(T* to, const T* from, const ChunkProgram::Tile& tile,
         });
       }))
     return;
-  for (int64_t p = 0; p < tile.planes; ++p)
-    for (int64_t r = 0; r < tile.rows; ++r) {
-      const T* const row = row_at(p, r);
-      for (int64_t c = 0; c < tile.cols; ++c) *to++ = row[c * strides.col];
-    }
+  for (int64_t p = 0; p < tile.planes; ++p, to += tile.rows * tile.cols)
+    copy_matrix({tile.rows, tile.cols, strides.row, strides.col, tile.cols, 1, int64_t{sizeof(T)}},
+                row_at(p, 0), to);
 }
-template <class T>
-void scatter_as(T* to, const T* from, const ChunkProgram::Tile& tile,
-                const ChunkProgram::Block& strides) {
-  for (int64_t p = 0; p < tile.planes; ++p)
-    for (int64_t r = 0; r < tile.rows; ++r) {
-      T* const row = to + p * strides.plane + r * strides.row;
-      for (int64_t c = 0; c < tile.cols; ++c) row[c * strides.col] = *from++;
-    }
+
+void scatter(std::byte* to, const std::byte* from, const ChunkProgram::Tile& tile,
+             const ChunkProgram::Block& strides, int64_t bytes) {
+  for (int64_t p = 0; p < tile.planes; ++p) {
+    copy_matrix({tile.rows, tile.cols, tile.cols, 1, strides.row, strides.col, bytes}, from, to);
+    from += tile.rows * tile.cols * bytes;
+    to += strides.plane * bytes;
+  }
 }
 
 /// A copy moves bits: any type of the element size will do.
@@ -228,12 +236,9 @@ void ChunkProgram::run_chunk(const Tile& tile, const Block* operands, const bool
     instruction.fn(args);
   }
   for (size_t k = 0; k < operands_.size(); ++k) {
-    if (!operands_[k].is_output || !staged[k]) continue;
-    with_element_bytes(operands_[k].bytes, [&](auto element) {
-      using T = decltype(element);
-      scatter_as(reinterpret_cast<T*>(first_of(k)), static_cast<const T*>(operand_values[k].data),
-                 tile, operands[k]);
-    });
+    if (operands_[k].is_output && staged[k])
+      scatter(first_of(k), static_cast<const std::byte*>(operand_values[k].data), tile, operands[k],
+              operands_[k].bytes);
   }
 }
 
@@ -332,8 +337,23 @@ void ChunkProgram::run_plane(int64_t rows, int64_t cols, const Block* operands,
     buffered |= staged[k];
   }
   auto* bytes = static_cast<std::byte*>(scratch);
+  const bool along_rows = std::any_of(operands, operands + count, runs_along_rows);
+  if (along_rows && rows >= kLeastTileRows && !grouped) {
+    for (size_t k = 0; k < count; ++k)
+      staged[k] = operands_[k].is_output || operands[k].row != 0 || operands[k].col != 0;
+    const int64_t tile_rows = std::min(rows, kTileRows), tile_cols = kChunk / tile_rows;
+    for (int64_t c = 0; c < cols; c += tile_cols)
+      for (int64_t r = 0; r < rows; r += tile_rows)
+        run_chunk({.rows = std::min(tile_rows, rows - r),
+                   .cols = std::min(tile_cols, cols - c),
+                   .first_row = r,
+                   .first_col = c},
+                  operands, staged, bytes);
+    return;
+  }
   if (grouped) {
-    const int64_t group = kChunk / cols;
+    int64_t group = kChunk / cols;
+    if (along_rows && group > kRowsTogether) group -= group % kRowsTogether;
     for (int64_t r = 0; r < rows; r += group)
       run_chunk({.rows = std::min(group, rows - r), .cols = cols, .first_row = r}, operands, staged,
                 bytes);

@@ -18,6 +18,22 @@ ChunkProgram::Block block_at(void* data, int64_t bytes, std::span<const int64_t>
   return {static_cast<std::byte*>(data) + offset * bytes, inner[0], inner[1], inner[2]};
 }
 
+/// ChunkProgram reads tiles of rows and columns: where an operand's neighbours lie along another
+/// axis than the columns, that becomes the rows.
+StridedSpace with_neighbours_in_rows(StridedSpace space) {
+  const size_t last = space.rank() - 1;
+  for (size_t k = 0; k < space.operands(); ++k) {
+    const auto strides = space.strides(k);
+    if (strides[last] <= 1) continue;
+    for (size_t axis = 0; axis < last; ++axis)
+      if (strides[axis] == 1 && space.dims()[axis] > 1) {
+        space.move_before_last(axis);
+        return space;
+      }
+  }
+  return space;
+}
+
 }  // namespace
 
 void run_over(const ChunkProgram& program, const StridedSpace& space, std::byte* const* pointers,
@@ -38,7 +54,9 @@ void run_over(const ChunkProgram& program, const StridedSpace& space, std::byte*
 
 StridedProgram::StridedProgram(std::shared_ptr<const ChunkProgram> program, StridedSpace space,
                                std::vector<uint32_t> buffer_of)
-    : program_(std::move(program)), space_(std::move(space)), buffer_of_(std::move(buffer_of)) {
+    : program_(std::move(program)),
+      space_(with_neighbours_in_rows(std::move(space))),
+      buffer_of_(std::move(buffer_of)) {
   XC_CHECK(space_.rank() >= 3 && space_.operands() == program_->operand_count());
   cols_ = space_.dims().back();
   rows_ = element_count(space_.dims().first(space_.rank() - 1));

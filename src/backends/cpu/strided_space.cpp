@@ -47,6 +47,14 @@ int64_t StridedSpace::count() const {
   return element_count(dims());
 }
 
+void StridedSpace::move_before_last(size_t axis) {
+  XC_CHECK(axis + 1 < rank_);
+  for (size_t k = 0; k <= operands_; ++k) {
+    const auto first = numbers_.begin() + static_cast<ptrdiff_t>(k * rank_ + axis);
+    std::rotate(first, first + 1, first + static_cast<ptrdiff_t>(rank_ - 1 - axis));
+  }
+}
+
 StridedSpace StridedSpace::coalesced(std::span<const int64_t> dims, size_t min_rank) const {
   XC_CHECK(dims.size() == rank_);
   /// An axis of the result: its innermost axis here, and its size.

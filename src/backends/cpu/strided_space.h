@@ -32,6 +32,9 @@ class StridedSpace {
     return static_cast<int64_t>(sizeof(*this) + numbers_.capacity() * sizeof(int64_t));
   }
 
+  /// Moves an axis to the place before the last, those behind it one forward.
+  void move_before_last(size_t axis);
+
   /// The same elements without dims of size 1, the axes ordered by the strides of the last operand
   /// (the result), largest first, those that are one for every operand merged. At least `min_rank`
   /// axes, padded with size 1 in front. `dims` replaces those of the space: a part of it.
