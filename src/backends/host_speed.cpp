@@ -96,8 +96,15 @@ HostSpeed measure(int rounds, int64_t size) {
 
 const HostSpeed& host_speed() {
   if (const HostSpeed* calibrated = calibrated_host_speed()) return *calibrated;
-  static const HostSpeed quick = measure(3, 96);
-  return quick;
+  // No guard that a child forked meanwhile would find taken by a thread which it does not have: who
+  // measures at the same time does so for nothing.
+  static std::atomic<const HostSpeed*> quick{nullptr};
+  const HostSpeed* known = quick.load(std::memory_order_acquire);
+  if (known) return *known;
+  auto measured = std::make_unique<const HostSpeed>(measure(3, 96));
+  if (quick.compare_exchange_strong(known, measured.get(), std::memory_order_acq_rel))
+    known = measured.release();  // for as long as the process lives
+  return *known;
 }
 
 HostSpeed calibrate_host() {

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -25,6 +26,23 @@ namespace xc {
 namespace {
 
 constexpr const char* kLibrary = "libxcrt-jit.so";
+
+/// Guards what is below of every compiler of the process, opening libxcrt-jit above all, which
+/// takes some ten milliseconds: a fork() waits until nobody is at it, or the child would find it
+/// half open, and locked.
+std::mutex& process_lock() {
+  static std::mutex lock;
+  return lock;
+}
+
+void keep_whole_in_children() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    constexpr auto lock = [] { process_lock().lock(); };
+    constexpr auto unlock = [] { process_lock().unlock(); };
+    pthread_atfork(lock, unlock, unlock);  // where it is refused, forks wait for nothing
+  });
+}
 
 /// The table of libxcrt-jit; null with the reason.
 const xc_jit_table* open_code_generator(std::string& reason) {
@@ -98,7 +116,9 @@ class JitCompiler final : public RegionCompiler {
         index_(static_cast<size_t>(isa)),
         target_(kTargets[index_]),
         cap_(code_bytes),
-        listing_(listing) {}
+        listing_(listing) {
+    keep_whole_in_children();
+  }
 
   loop::TargetWidth target() const override {
     loop::TargetWidth width;
@@ -154,13 +174,13 @@ class JitCompiler final : public RegionCompiler {
   }
 
   std::string disabled() const override {
-    std::lock_guard lock(mutex_);
+    const std::lock_guard lock(process_lock());
     if (!reason_.empty()) return reason_;
     return tier::CodeMemory::refusal();
   }
 
   int64_t code_bytes() const override {
-    std::lock_guard lock(mutex_);
+    const std::lock_guard lock(process_lock());
     return memory_ ? memory_->bytes_in_use() : 0;
   }
 
@@ -181,13 +201,13 @@ class JitCompiler final : public RegionCompiler {
   }
 
   std::shared_ptr<tier::CodeMemory> memory() {
-    std::lock_guard lock(mutex_);
+    const std::lock_guard lock(process_lock());
     if (!memory_) memory_ = std::make_shared<tier::CodeMemory>(cap_);
     return memory_;
   }
 
   const xc_jit_table* open() {
-    std::lock_guard lock(mutex_);
+    const std::lock_guard lock(process_lock());
     if (!reason_.empty()) throw Error(Status::kUnsupported, reason_);
     if (!table_) {
       std::string reason;
@@ -208,7 +228,7 @@ class JitCompiler final : public RegionCompiler {
   const char* target_;
   int64_t cap_;
   bool listing_;
-  mutable std::mutex mutex_;
+  // Under process_lock().
   const xc_jit_table* table_ = nullptr;
   std::string reason_;
   std::shared_ptr<tier::CodeMemory> memory_;
