@@ -52,6 +52,9 @@ bool hoist_products(Graph& graph, PassContext& context);
 /// Pattern rules (rules/*.rules and the caller's own).
 bool apply_rules(Graph& graph, PassContext& context);
 
+/// What stands between Transposes and others that undo them works in front of them.
+bool cancel_transposes(Graph& graph, PassContext& context);
+
 /// Keys and values expanded to a head for each query head (Expand or Tile, then Reshape): groups of
 /// heads become an axis of the products that read them, and of what stands between these.
 bool share_heads(Graph& graph, PassContext& context);

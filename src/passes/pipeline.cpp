@@ -42,6 +42,10 @@ const Pipeline& portable_pipeline() {
        },
        8},
       {{
+          {"cancel-transposes",
+           "behind rules, which look for norms along the last axis; in front of all that looks for "
+           "neighbours of products",
+           cancel_transposes},
           {"group-norms", "after rules took what stands behind; before halves, whose list has them",
            group_norms},
           {"widen-halves", "after rules, which know halves; what follows then finds f32 alone",
