@@ -95,7 +95,8 @@ bool may_narrow_values(const Graph& graph, const PassOptions& options);
 bool fuse_quantised(Graph& graph, PassContext& context);
 
 /// What only moves elements (views, Concat), between DequantizeLinear and QuantizeLinear, moves the
-/// bytes; those two with one scale and zero point are nothing.
+/// bytes; those two with one scale and zero point are nothing. Constants of 8 bits that are turned
+/// behind DequantizeLinear are turned in front of it.
 bool lift_views(Graph& graph, PassContext& context);
 
 /// A chain of elementwise operators between two bytes, of nothing but constants beside, becomes
