@@ -74,8 +74,9 @@ bool split_functions(Graph& graph, PassContext& context);
 /// the others'. Tolerant numerics only.
 bool merge_convolutions(Graph& graph, PassContext& context);
 
-/// Zeros padded around what a convolution reads (an average that counts them too) and what a Slice
-/// cuts from the ends of a convolution's result become its own padding.
+/// Zeros padded around what a convolution reads (an average that counts them too), what is below
+/// all else around what MaxPool reads, and what a Slice cuts from the ends of a convolution's
+/// result become its own padding.
 bool fold_padding(Graph& graph, PassContext& context);
 
 /// Operators that have kernels of f32 alone (a list in the pass) compute f16 and bf16 in f32,
