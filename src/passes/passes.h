@@ -87,6 +87,7 @@ bool widen_halves(Graph& graph, PassContext& context);
 /// Values that products round to bf16 are stored in bf16 where their producers can and no reader,
 /// or none in the model as it was, needs them in f32. Where PassOptions::reads_bf16 is given.
 bool narrow_values(Graph& graph, PassContext& context);
+
 /// False where it would surely change nothing; `graph` may have bodies.
 bool may_narrow_values(const Graph& graph, const PassOptions& options);
 
