@@ -42,6 +42,12 @@ Type map_type(DType key, DType value) {
   return container(Type::Kind::kMap, Type::tensor(value, SymDims{}), key);
 }
 
+Type without_dims(Type type) {
+  type.dims.reset();
+  if (type.element) type.element = std::make_shared<const Type>(without_dims(*type.element));
+  return type;
+}
+
 const Type& element_type(const InferContext& c, size_t i) {
   const Type& type = c.type(i);
   if (type.kind != Type::Kind::kSequence || !type.element)

@@ -12,6 +12,9 @@ Type optional_type(Type element);
 /// map(key, value) of i64 or string keys and values of one tensor type without dims.
 Type map_type(DType key, DType value);
 
+/// The type with nothing known of the dims of what it holds.
+Type without_dims(Type type);
+
 /// The element type of input i, which must be a sequence.
 const Type& element_type(const InferContext& c, size_t i);
 /// A type taken out of a container: each unknown dim becomes a symbol of its own.

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ops/containers.h"
 #include "ops/support.h"
 #include "tensor/dim_opaque.h"
 
@@ -171,7 +172,7 @@ class Driver {
       throw Error(error.status(), fmt::format("{} ({})", error.message(), last));
     reset(c);
     c.outputs = std::move(trial.outputs);
-    for (Type& t : c.outputs) t.dims.reset();
+    for (Type& t : c.outputs) t = without_dims(std::move(t));
   }
 
   /// Infers the node with some rank for the input, and for those asked for after it. `last`: what

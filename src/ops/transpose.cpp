@@ -1,12 +1,12 @@
 // Transpose and Expand.
 
+#include "ops/transpose.h"
+
 #include <algorithm>
 
 #include "ops/support.h"
 
 namespace xc {
-
-namespace {
 
 std::vector<size_t> permutation(const Node& node, size_t rank) {
   std::vector<size_t> perm(rank);
@@ -17,6 +17,8 @@ std::vector<size_t> permutation(const Node& node, size_t rank) {
     fail(Status::kInvalidModel, "perm has {} axes, the input has {}", given.size(), rank);
   return normalise_axes(given, rank, false, "perm");
 }
+
+namespace {
 
 void infer_transpose(InferContext& c) {
   const SymDims& in = c.dims(0);

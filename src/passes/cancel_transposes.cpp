@@ -24,7 +24,7 @@ namespace xc {
 namespace {
 
 /// Axis i of the result is axis perm[i] of what it is made of.
-using Permutation = std::vector<int64_t>;
+using Permutation = std::vector<size_t>;
 
 /// Nodes of a region: one of more is left as it is.
 constexpr size_t kMostNodes = 256;
@@ -38,7 +38,7 @@ Tensor untransposed(const Tensor& constant, const Permutation& perm) {
   const size_t rank = perm.size(), own = constant.dims().size();
   Dims dims(rank, 1), strides(rank, 0);
   for (size_t axis = rank - own; axis < rank; ++axis) {
-    const auto to = static_cast<size_t>(perm[axis]);
+    const size_t to = perm[axis];
     dims[to] = constant.dims()[axis + own - rank];
     strides[to] = constant.strides()[axis + own - rank];
   }
@@ -81,17 +81,9 @@ class Canceller {
     return dims ? std::optional(dims->size()) : std::nullopt;
   }
 
-  std::optional<Permutation> permutation(NodeId id) const {
+  std::optional<Permutation> permutation_of(NodeId id) const {
     const Node& node = graph_.node(id);
-    if (!is_op(node, "Transpose")) return std::nullopt;
-    const auto rank = rank_of(node.inputs[0]);
-    if (!rank) return std::nullopt;
-    Permutation perm(*rank);
-    std::iota(perm.rbegin(), perm.rend(), 0);
-    if (!node.attrs.has("perm")) return perm;
-    perm = node.attrs.get_ints("perm");
-    for (int64_t& axis : perm) axis = static_cast<int64_t>(normalise_axis(axis, *rank));
-    return perm;
+    return is_op(node, "Transpose") ? known_permutation(graph_, node) : std::nullopt;
   }
 
   /// One element: the same along whatever axes.
@@ -153,7 +145,7 @@ class Canceller {
   // ---- the region -------------------------------------------------------------------------------
 
   std::optional<Region> region_of(NodeId entry) const {
-    const auto perm = taken_[entry] ? std::nullopt : permutation(entry);
+    const auto perm = taken_[entry] ? std::nullopt : permutation_of(entry);
     if (!perm || is_identity(*perm)) return std::nullopt;
     Region out;
     out.perm = *perm;
@@ -217,7 +209,7 @@ class Canceller {
         if (region.values.count(in) || graph_.value(in).is_constant()) continue;
         const NodeId maker = graph_.value(in).producer;
         if (maker == kNone) return false;
-        const auto perm = permutation(maker);
+        const auto perm = permutation_of(maker);
         if (!perm)
           todo.push_back(maker);
         else if (*perm != region.perm || taken_[maker] || !enter(region, maker, open))
@@ -235,7 +227,8 @@ class Canceller {
 
   /// Axes in front of the Transposes.
   std::vector<int64_t> moved_axes(std::vector<int64_t> axes, const Permutation& perm) const {
-    for (int64_t& axis : axes) axis = perm[normalise_axis(axis, perm.size())];
+    for (int64_t& axis : axes)
+      axis = static_cast<int64_t>(perm[normalise_axis(axis, perm.size())]);
     return axes;
   }
 
@@ -262,7 +255,7 @@ class Canceller {
     auto* const to = static_cast<std::byte*>(out.data());
     for (size_t i = 0; i < static_cast<size_t>(given.count()); ++i) {
       const size_t round = i / perm.size() * perm.size();
-      std::memcpy(to + (round + static_cast<size_t>(perm[i - round])) * size, from + i * size,
+      std::memcpy(to + (round + perm[i - round]) * size, from + i * size,
                   size);
     }
     node.inputs[k] = patch_.add_constant(graph_.value(node.inputs[k]).name, out);
@@ -271,7 +264,7 @@ class Canceller {
   void move_axes(Node& node, const Permutation& perm) {
     const auto move_attribute = [&](int64_t otherwise) {
       const int64_t axis = node.attrs.get_int("axis", otherwise);
-      node.attrs.set("axis", perm[normalise_axis(axis, perm.size())]);
+      node.attrs.set("axis", static_cast<int64_t>(perm[normalise_axis(axis, perm.size())]));
     };
     if (is_op(node, "Softmax") || is_op(node, "LogSoftmax")) move_attribute(-1);
     if (is_op(node, "Concat") || is_op(node, "Split")) move_attribute(0);
@@ -314,12 +307,12 @@ class Canceller {
   /// What a Transpose behind the region gives, of what is not transposed.
   void leave(NodeId id, const Permutation& first, const std::unordered_map<ValueId, ValueId>& now) {
     const Node& node = graph_.node(id);
-    Permutation perm = *permutation(id);
-    for (int64_t& axis : perm) axis = first[static_cast<size_t>(axis)];
+    Permutation perm = *permutation_of(id);
+    for (size_t& axis : perm) axis = first[axis];
     const ValueId old = node.outputs[0], value = now.at(node.inputs[0]);
     if (is_identity(perm) && patch_.can_replace(old, value)) return patch_.replace(old, value);
     Node behind{.op = node.op, .inputs = {value}};
-    behind.attrs.set("perm", std::move(perm));
+    behind.attrs.set("perm", std::vector<int64_t>(perm.begin(), perm.end()));
     patch_.replace(old, add_typed(graph_, patch_, std::move(behind), 1)[0]);
   }
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <numeric>
 #include <string_view>
 
 #include "ir/patch.h"
@@ -187,32 +186,19 @@ bool drop_where(Site& s) {
 
 // ---- one form of each thing ---------------------------------------------------------------------
 
-std::optional<std::vector<int64_t>> permutation(const Graph& graph, const Node& node) {
-  const std::optional<SymDims>& dims = graph.value(node.inputs[0]).type.dims;
-  if (!dims) return std::nullopt;
-  std::vector<int64_t> perm(dims->size());
-  std::iota(perm.rbegin(), perm.rend(), 0);
-  if (!node.attrs.has("perm")) return perm;
-  perm = node.attrs.get_ints("perm");
-  const auto rank = static_cast<int64_t>(dims->size());
-  for (int64_t& axis : perm)
-    if (axis < 0) axis += rank;
-  return perm;
-}
-
 bool simplify_transpose(Site& s) {
   if (!s.is("Transpose")) return false;
-  auto perm = permutation(s.graph, s.node);
+  auto perm = known_permutation(s.graph, s.node);
   if (!perm) return false;
   if (std::is_sorted(perm->begin(), perm->end())) return s.forward(s.node.inputs[0]);
   const Node* inner = s.producer(0);
   if (!inner || inner->op != s.node.op) return false;
-  const auto first = permutation(s.graph, *inner);
+  const auto first = known_permutation(s.graph, *inner);
   if (!first || first->size() != perm->size()) return false;
-  for (int64_t& axis : *perm) axis = (*first)[static_cast<size_t>(axis)];
+  for (size_t& axis : *perm) axis = (*first)[axis];
   if (std::is_sorted(perm->begin(), perm->end())) return s.forward(inner->inputs[0]);
   Node now{.op = s.node.op, .inputs = {inner->inputs[0]}};
-  now.attrs.set("perm", std::move(*perm));
+  now.attrs.set("perm", std::vector<int64_t>(perm->begin(), perm->end()));
   return s.rebuild(std::move(now));
 }
 

@@ -4,17 +4,12 @@
 #include "ir/patch.h"
 #include "ops/op.h"
 #include "ops/registry.h"
+#include "passes/batch_norm.h"
 #include "passes/node_tests.h"
 #include "passes/passes.h"
 #include "passes/typing.h"
 
 namespace xc {
-namespace {
-
-/// Per output channel: y = scale * x + shift.
-struct Affine {
-  std::vector<double> scale, shift;
-};
 
 std::optional<Affine> inference_affine(const Graph& graph, const Node& norm) {
   if (!is_op(norm, "BatchNormalization") || norm.inputs.size() != 5 ||
@@ -39,6 +34,8 @@ std::optional<Affine> inference_affine(const Graph& graph, const Node& norm) {
   }
   return out;
 }
+
+namespace {
 
 /// Weights with the slices of axis 0, or of axis 1 within each of `groups` parts of axis 0, scaled:
 /// where a convolution and a transposed one have their output channels, and a product of rows its

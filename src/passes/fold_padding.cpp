@@ -1,8 +1,10 @@
-// Zeros around the data of a convolution or an average that counts them, and what is cut from the
-// ends of a convolution's result, are its own padding: nothing is copied, nothing computed in vain,
-// and what follows the cut stands right behind the convolution.
+// Zeros around the data of a convolution or an average that counts them, what is below all data of
+// a largest element, and what is cut from the ends of a convolution's result, are its own padding:
+// nothing is copied, nothing computed in vain, and what follows the cut stands right behind the
+// convolution.
 
 #include <algorithm>
+#include <limits>
 
 #include "ir/patch.h"
 #include "ops/support.h"
@@ -25,10 +27,10 @@ class Padding {
   Padding(Graph& graph, PassContext& context)
       : graph_(graph), context_(context), users_(graph.users()), patch_(graph, "fold-padding") {}
 
-  /// Either all zeros in front or all cuts behind: each looks at the graph as it is.
+  /// Either all padding in front or all cuts behind: each looks at the graph as it is.
   bool run(bool cuts) {
     for (NodeId id : graph_.order())
-      if (cuts ? cut(id) : zeros(id)) context_.count("fold-padding");
+      if (cuts ? cut(id) : pads(id)) context_.count("fold-padding");
     const bool changed = !patch_.empty();
     patch_.apply();
     return changed;
@@ -57,15 +59,13 @@ class Padding {
     return out;
   }
 
-  /// What a Pad adds around the spatial axes; none where it adds anything but zeros, or elsewhere.
+  /// What a Pad adds around the spatial axes; none where it adds other than constants, or
+  /// elsewhere.
   std::optional<Ends> padded(const Node& pad) const {
     if (!is_op(pad, "Pad")) return std::nullopt;
     const auto rank = rank_of(pad.inputs[0]);
     if (!rank || *rank < 3) return std::nullopt;
     if (pad.attrs.get_string("mode", "constant") != "constant") return std::nullopt;
-    if (pad.inputs.size() > 2 && pad.inputs[2] != kNone &&
-        scalar_constant(graph_.value(pad.inputs[2])) != 0.0)
-      return std::nullopt;
     const auto at = axes(pad, 3, *rank);
     const auto pads = integers(pad, 1, {});
     if (!at || !pads || pads->size() != 2 * at->size()) return std::nullopt;
@@ -82,6 +82,35 @@ class Padding {
       out.end[axis] += end;
     }
     return out;
+  }
+
+  /// What it adds there; none where it is not constant.
+  std::optional<double> fill(const Node& pad) const {
+    if (pad.inputs.size() < 3 || pad.inputs[2] == kNone) return 0.0;
+    return scalar_constant(graph_.value(pad.inputs[2]));
+  }
+
+  /// Is no element of the value below `fill`?
+  bool none_below(ValueId value, double fill) const {
+    const DType type = graph_.value(value).type.dtype;
+    if (type == DType::kI8) return fill == -128;
+    if (type == DType::kU8) return fill == 0;
+    if (fill == -std::numeric_limits<double>::infinity()) return true;
+    // What exporters write for it; of windows of nothing but infinities it is the largest.
+    if (type == DType::kF32 && fill == std::numeric_limits<float>::lowest())
+      return context_.options.tolerant;
+    return fill == 0 && never_negative(value);
+  }
+  bool never_negative(ValueId value) const {
+    const NodeId producer = graph_.value(value).producer;
+    if (producer == kNone) return false;
+    const Node& node = graph_.node(producer);
+    constexpr std::string_view kOps[] = {"Relu", "Sigmoid", "HardSigmoid", "Abs", "Exp", "Softmax"};
+    if (std::ranges::any_of(kOps, [&](std::string_view op) { return is_op(node, op); }))
+      return true;
+    if (!is_op(node, "Clip") || node.inputs.size() < 2 || node.inputs[1] == kNone) return false;
+    const auto least = scalar_constant(graph_.value(node.inputs[1]));
+    return least && *least >= 0;
   }
 
   /// What a Slice takes away from the spatial axes of a value; none where it does anything else.
@@ -144,21 +173,40 @@ class Padding {
     put_in_place_of(graph_, patch_, old, std::move(now));
   }
 
-  bool zeros(NodeId id) {
+  /// Does the node take what the Pad adds to `data` for its own padding?
+  bool takes(const Node& node, const Node& pad) const {
+    const auto added = fill(pad);
+    if (!added) return false;
+    if (is_op(node, "MaxPool"))
+      return node.outputs.size() == 1 && none_below(pad.inputs[0], *added);
+    return *added == 0 && (is_op(node, "Conv") || is_op(node, "AveragePool"));
+  }
+
+  /// Has every window of a MaxPool an element that is no padding? Of a sum, padding alone is zero.
+  bool all_see_data(const Node& node, const Node& pad, const WindowAttrs& window,
+                    size_t axis) const {
+    if (!is_op(node, "MaxPool")) return true;
+    if (window.dilations[axis] != 1) return false;
+    const Dim& size = (*graph_.value(pad.inputs[0]).type.dims)[2 + axis];
+    return window.pads_begin[axis] + window.pads_end[axis] < window.kernel[axis] ||
+           size.lower_bound().value_or(0) > 0;
+  }
+
+  bool pads(NodeId id) {
     const Node& node = graph_.node(id);
-    const bool average = is_op(node, "AveragePool");
-    if (!is_op(node, "Conv") && !average) return false;
+    if (node.inputs.empty() || node.inputs[0] == kNone) return false;
     const NodeId producer = graph_.value(node.inputs[0]).producer;
     if (producer == kNone) return false;
     const Node& pad = graph_.node(producer);
     const auto more = padded(pad);
-    if (!more) return false;
+    if (!more || !takes(node, pad)) return false;
     const size_t spatial = more->begin.size();
     auto window = explicit_window(node, spatial);
     if (!window) return false;
-    if (average && (node.attrs.get_int("ceil_mode", 0) != 0 ||
-                    !std::all_of(window->pads_begin.begin(), window->pads_begin.end(), is_zero) ||
-                    !std::all_of(window->pads_end.begin(), window->pads_end.end(), is_zero)))
+    const bool pool = !is_op(node, "Conv");
+    if (pool && (node.attrs.get_int("ceil_mode", 0) != 0 ||
+                 !std::all_of(window->pads_begin.begin(), window->pads_begin.end(), is_zero) ||
+                 !std::all_of(window->pads_end.begin(), window->pads_end.end(), is_zero)))
       return false;
     for (size_t i = 0; i < spatial; ++i) {
       window->pads_begin[i] += more->begin[i];
@@ -166,9 +214,10 @@ class Padding {
       // Windows of padding alone are not what kernels expect.
       const auto extent = extent_of(node, *window, i);
       if (!extent || std::max(window->pads_begin[i], window->pads_end[i]) >= *extent) return false;
+      if (!all_see_data(node, pad, *window, i)) return false;
     }
     Node counted = node;
-    if (average) counted.attrs.set("count_include_pad", int64_t{1});
+    if (is_op(node, "AveragePool")) counted.attrs.set("count_include_pad", int64_t{1});
     put(id, counted, pad.inputs[0], *window);
     return true;
   }
@@ -217,8 +266,8 @@ class Padding {
 }  // namespace
 
 bool fold_padding(Graph& graph, PassContext& context) {
-  const bool zeros = Padding(graph, context).run(false);
-  return Padding(graph, context).run(true) || zeros;
+  const bool pads = Padding(graph, context).run(false);
+  return Padding(graph, context).run(true) || pads;
 }
 
 }  // namespace xc

@@ -6,6 +6,7 @@
 #include "ir/patch.h"
 #include "ops/registry.h"
 #include "ops/support.h"
+#include "passes/batch_norm.h"
 #include "passes/node_tests.h"
 #include "passes/passes.h"
 #include "passes/typing.h"
@@ -88,7 +89,8 @@ struct Product {
   bool convolution = false;
   bool transposed = false;     ///< Gemm's right side, [n, k]
   std::vector<double> bias;    ///< empty: none
-  std::vector<double> scales;  ///< a's times b's
+  std::vector<double> scales;  ///< a's times b's, times those of a norm behind
+  bool normed = false;         ///< there is one: a scale per channel
   size_t rank = 0;             ///< of the result
   double most = 0;             ///< no sum of bytes, without the bias, is further from zero
 };
@@ -210,21 +212,66 @@ std::optional<Product> product_at(const Reader& read, ValueId value) {
   return out;
 }
 
-/// The product behind `value`, with an Add of a constant line taken in as its bias.
+double at_channel(const std::vector<double>& values, size_t c) {
+  return values[values.size() == 1 ? 0 : c];
+}
+
+/// A constant of one element per channel of a convolution, or of one for all.
+std::optional<std::vector<double>> constant_channels(const Reader& read, const Product& p,
+                                                     ValueId value) {
+  const Tensor& t = read.constant(value);
+  const auto n = width(read, p);
+  if (!t || t.dtype() != DType::kF32 || !n || !lies_along(t, p.rank, 1, Dim(*n)))
+    return std::nullopt;
+  return t.to_doubles();
+}
+
+/// Takes an Add of `value` in; false where that is no constant line.
+bool take_bias(const Reader& read, Product& p, ValueId value) {
+  const auto r = read.rank(value);
+  const auto line = p.convolution ? constant_channels(read, p, value) : constant_line(read, value);
+  if (!line || !r || *r > p.rank || (!p.convolution && !p.bias.empty())) return false;
+  if (p.bias.empty()) p.bias.assign(1, 0);
+  std::vector<double> sum(std::max(p.bias.size(), line->size()));
+  for (size_t c = 0; c < sum.size(); ++c) sum[c] = at_channel(p.bias, c) + at_channel(*line, c);
+  p.bias = std::move(sum);
+  return true;
+}
+
+/// Takes a BatchNormalization in; false where it is none of positive factors, which scales can be.
+bool take_norm(const Reader& read, Product& p, const Node& norm) {
+  const auto affine = inference_affine(read.graph, norm);
+  const auto n = width(read, p);
+  if (!affine || !p.convolution || n != static_cast<int64_t>(affine->scale.size())) return false;
+  if (p.bias.empty()) p.bias.assign(1, 0);
+  Affine now;
+  for (size_t c = 0; c < affine->scale.size(); ++c) {
+    now.scale.push_back(at_channel(p.scales, c) * affine->scale[c]);
+    now.shift.push_back(at_channel(p.bias, c) * affine->scale[c] + affine->shift[c]);
+    const auto scale = static_cast<float>(now.scale[c] / p.a.scales[0]);
+    if (!(scale > 0) || !std::isfinite(scale)) return false;
+  }
+  p.scales = std::move(now.scale);
+  p.bias = std::move(now.shift);
+  p.normed = true;
+  return true;
+}
+
+/// The product behind `value`, with an Add of a constant line or a norm taken in.
 std::optional<Product> biased_product_at(const Reader& read, ValueId value) {
   if (auto product = product_at(read, value)) return product;
+  if (const Node* norm = read.made_by(value, "BatchNormalization")) {
+    auto product =
+        read.private_to_reader(norm->inputs[0]) ? product_at(read, norm->inputs[0]) : std::nullopt;
+    if (product && take_norm(read, *product, *norm)) return product;
+  }
   const Node* add = read.made_by(value, "Add");
   if (!add) return std::nullopt;
   for (size_t i : {0, 1}) {
     const ValueId side = add->inputs[i];
     if (side == kNone || !read.private_to_reader(side)) continue;
     auto product = product_at(read, side);
-    if (!product || product->convolution || !product->bias.empty()) continue;
-    const auto r = read.rank(add->inputs[1 - i]);
-    const auto line = constant_line(read, add->inputs[1 - i]);
-    if (!line || !r || *r > product->rank) continue;
-    product->bias = *line;
-    return product;
+    if (product && take_bias(read, *product, add->inputs[1 - i])) return product;
   }
   return std::nullopt;
 }
@@ -274,10 +321,26 @@ struct Rewriter {
     return out;
   }
 
+  /// Scales and zero points of b.
+  std::pair<ValueId, ValueId> right_scales(const Product& p) {
+    if (!p.normed) return {p.b.scale, zeros(p.b)};
+    const auto n = static_cast<int64_t>(p.scales.size());
+    Tensor scales(DType::kF32, {n});
+    for (size_t c = 0; c < p.scales.size(); ++c)
+      scales.as<float>()[c] = static_cast<float>(p.scales[c] / p.a.scales[0]);
+    const ValueId scale = patch.add_constant("scale", std::move(scales));
+    if (p.b.per_axis()) return {scale, zeros(p.b)};
+    Tensor lines(p.b.type, {n});
+    const bool none = p.b.zero == kNone;
+    std::fill_n(lines.as<uint8_t>(), n, none ? uint8_t{0} : *read.constant(p.b.zero).as<uint8_t>());
+    return {scale, patch.add_constant("zero", std::move(lines))};
+  }
+
   ValueId requantised(const Product& p, ValueId y_scale, ValueId y_zero,
                       std::optional<Tensor> bias) {
-    std::vector<ValueId> inputs{p.a.bytes, p.a.scale,  zeros(p.a), right(p),
-                                p.b.scale, zeros(p.b), y_scale,    y_zero};
+    std::vector<ValueId> inputs{p.a.bytes, p.a.scale, zeros(p.a), right(p)};
+    const auto [b_scale, b_zero] = right_scales(p);
+    inputs.insert(inputs.end(), {b_scale, b_zero, y_scale, y_zero});
     if (bias) inputs.push_back(patch.add_constant("bias", std::move(*bias)));
     return p.convolution ? add("QLinearConv", std::move(inputs), p, p.node->attrs)
                          : add("QLinearMatMul", std::move(inputs), p);

@@ -18,9 +18,9 @@
 namespace xc {
 namespace {
 
-class Hoister {
+class FunctionHoister {
  public:
-  Hoister(Graph& graph, PassContext& context)
+  FunctionHoister(Graph& graph, PassContext& context)
       : graph_(graph),
         context_(context),
         users_(graph.users()),
@@ -154,7 +154,8 @@ class Hoister {
 bool hoist_functions(Graph& graph, PassContext& context) {
   constexpr int kRounds = 8;
   bool changed = false;
-  for (int round = 0; round < kRounds && Hoister(graph, context).run(); ++round) changed = true;
+  for (int round = 0; round < kRounds && FunctionHoister(graph, context).run(); ++round)
+    changed = true;
   return changed;
 }
 

@@ -15,9 +15,9 @@ namespace {
 constexpr int64_t kMostWidening = 16;
 
 /// Rewrites one Scan: products of a slice along axis 0 with what is the same in every step.
-class Hoister {
+class ProductHoister {
  public:
-  Hoister(Graph& graph, Patch& patch, NodeId id)
+  ProductHoister(Graph& graph, Patch& patch, NodeId id)
       : graph_(graph), patch_(patch), scan_(graph.node(id)), id_(id) {}
 
   /// Number of products moved.
@@ -143,7 +143,7 @@ bool hoist_products(Graph& graph, PassContext& context) {
   for (NodeId id : graph.order()) {
     const Node& node = graph.node(id);
     if (!is_op(node, "Scan") || node.subgraphs.size() != 1) continue;
-    context.count("hoist-products", Hoister(graph, patch, id).run());
+    context.count("hoist-products", ProductHoister(graph, patch, id).run());
   }
   const bool changed = !patch.empty();
   patch.apply();

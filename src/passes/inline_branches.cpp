@@ -1,7 +1,6 @@
 #include <unordered_map>
 
 #include "ir/patch.h"
-#include "ops/registry.h"
 #include "passes/node_tests.h"
 #include "passes/passes.h"
 #include "passes/typing.h"
@@ -24,18 +23,12 @@ class Inliner {
       const ValueId old = node.outputs[i];
       if (old == kNone) continue;
       ValueId result = resolve(branch, branch.outputs[i]);
-      // An output of the graph keeps its name: it needs a value of its own.
-      if (!patch_.can_replace(old, result)) result = identity(result, node.name);
+      if (!patch_.can_replace(old, result)) result = add_copy(graph_, patch_, result, node.name);
       patch_.replace(old, result);
     }
   }
 
  private:
-  ValueId identity(ValueId value, const std::string& stem) {
-    return add_typed(graph_, patch_,
-                     Node{.op = &get_op("Identity"), .name = stem, .inputs = {value}}, 1)[0];
-  }
-
   ValueId resolve(const Graph& branch, ValueId id) {
     if (id == kNone) return kNone;
     const auto [it, added] = now_.emplace(id, kNone);

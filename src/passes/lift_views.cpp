@@ -1,12 +1,14 @@
 // Quantised networks dequantise in front of every operator and quantise behind it, also where the
 // operator only moves elements, or takes the largest of some: that is done to the bytes, and where
-// both have one scale and zero point, nothing is left of the two.
+// both have one scale and zero point, nothing is left of the two. So are weights turned as bytes
+// that a model turns as floats, as PyTorch's exporter writes Linear.
 
 #include <algorithm>
 #include <cmath>
 #include <unordered_set>
 
 #include "ir/patch.h"
+#include "ops/support.h"
 #include "passes/node_tests.h"
 #include "passes/passes.h"
 #include "passes/typing.h"
@@ -25,7 +27,7 @@ class Views {
       for (ValueId result : graph_.node(*id).outputs)
         if (result != kNone && is_quantised(result)) quantised_.insert(result);
     for (NodeId id : order) {
-      lift(id);
+      if (!turn_constant(id)) lift(id);
       spread(id);
     }
     if (patch_.empty())
@@ -68,6 +70,69 @@ class Views {
     const DType from = graph_.value(dequantise.inputs[0]).type.dtype;
     const double scale = *scalar_constant(graph_.value(dequantise.inputs[1]));
     return (from == DType::kI8 || from == DType::kU8) && scale > 0 && std::isfinite(scale * 512);
+  }
+
+  /// The axis of a view of the same elements that tells apart what `axis` of its operand does.
+  std::optional<size_t> axis_behind(const Node& view, const Dims& from, const Dims& to,
+                                    size_t axis) const {
+    if (is_op(view, "Transpose")) {
+      const auto perm = known_permutation(graph_, view);
+      if (!perm) return std::nullopt;
+      return static_cast<size_t>(std::ranges::find(*perm, axis) - perm->begin());
+    }
+    const int64_t before = element_count(std::span(from).first(axis));
+    for (size_t i = 0; i < to.size(); ++i)
+      if (to[i] == from[axis] && element_count(std::span(to).first(i)) == before) return i;
+    return std::nullopt;
+  }
+
+  /// A constant as a Transpose, or a view that keeps its order, shows it.
+  Tensor seen_through(const Node& view, const Tensor& constant, const Dims& to) const {
+    if (!is_op(view, "Transpose")) return constant.to_contiguous().reshaped(to);
+    if (constant.rank() == 2 && to[0] == constant.dims()[1]) return turned_on_demand(constant);
+    const auto perm = known_permutation(graph_, view);
+    Dims strides;
+    for (const size_t axis : *perm) strides.push_back(constant.strides()[axis]);
+    return Tensor(constant.buffer(), constant.byte_offset(), constant.dtype(), to, strides)
+        .to_contiguous();
+  }
+
+  /// Weights are bytes right behind a DequantizeLinear for the passes that look for them, however
+  /// the model turns the floats: the bytes of a constant are turned, once.
+  bool turn_constant(NodeId id) {
+    const Node& view = graph_.node(id);
+    constexpr std::string_view kViews[] = {"Transpose", "Reshape", "Flatten", "Squeeze",
+                                           "Unsqueeze"};
+    if (std::ranges::none_of(kViews, [&](std::string_view op) { return is_op(view, op); }))
+      return false;
+    const NodeId producer = graph_.value(view.inputs[0]).producer;
+    const auto& result = graph_.value(view.outputs[0]).type.dims;
+    const auto to = result ? to_concrete(*result) : std::nullopt;
+    if (producer == kNone || !to || to->empty()) return false;
+    Node dequantise = graph_.node(producer);
+    if (!is_op(dequantise, "DequantizeLinear") || dequantise.attrs.get_int("block_size", 0) != 0)
+      return false;
+    const Value& weights = graph_.value(dequantise.inputs[0]);
+    const Tensor &bytes = weights.constant, &scale = graph_.value(dequantise.inputs[1]).constant;
+    if (!bytes || !scale || bytes.rank() == 0 || bytes.count() == 0 ||
+        element_count(*to) != bytes.count() ||
+        (bytes.dtype() != DType::kI8 && bytes.dtype() != DType::kU8))
+      return false;
+    if (scale.count() != 1) {
+      const auto rank = static_cast<size_t>(bytes.rank());
+      const size_t axis = rank == 1 ? 0 : normalise_axis(dequantise.attrs.get_int("axis", 1), rank);
+      const auto now = axis_behind(view, bytes.dims(), *to, axis);
+      if (!now) return false;
+      dequantise.attrs.set("axis", static_cast<int64_t>(*now));
+    }
+    const ValueId turned = view.outputs[0];
+    const std::string name = weights.name;
+    dequantise.inputs[0] = patch_.add_constant(name, seen_through(view, bytes, *to));
+    dequantise.outputs.clear();
+    patch_.replace(turned, add_typed(graph_, patch_, std::move(dequantise), 1)[0]);
+    patch_.remove(id);
+    context_.count("lift-views");
+    return true;
   }
 
   /// mover(dequantised) of which all is quantised: that of what was dequantised.

@@ -2,7 +2,7 @@
 
 #include "base/hash.h"
 #include "ir/patch.h"
-#include "ops/registry.h"
+#include "ops/is_op.h"
 #include "passes/passes.h"
 #include "passes/typing.h"
 
@@ -103,9 +103,8 @@ class Merger {
   /// A graph output that has to keep a value of its own becomes a copy of the first.
   bool merge_or_copy(const Node& node, ValueId old, ValueId now) {
     if (merge(old, now)) return true;
-    if (node.op == &get_op("Identity") || graph_.value(now).is_constant()) return false;
-    Node copy{.op = &get_op("Identity"), .name = node.name, .inputs = {now}};
-    patch_.replace(old, add_typed(graph_, patch_, std::move(copy), 1)[0]);
+    if (is_op(node, "Identity") || graph_.value(now).is_constant()) return false;
+    patch_.replace(old, add_copy(graph_, patch_, now, node.name));
     return true;
   }
 

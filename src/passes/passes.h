@@ -77,8 +77,9 @@ bool split_functions(Graph& graph, PassContext& context);
 /// the others'. Tolerant numerics only.
 bool merge_convolutions(Graph& graph, PassContext& context);
 
-/// Zeros padded around what a convolution reads (an average that counts them too) and what a Slice
-/// cuts from the ends of a convolution's result become its own padding.
+/// Zeros padded around what a convolution reads (an average that counts them too), what is below
+/// all else around what MaxPool reads, and what a Slice cuts from the ends of a convolution's
+/// result become its own padding.
 bool fold_padding(Graph& graph, PassContext& context);
 
 /// Operators that have kernels of f32 alone (a list in the pass) compute f16 and bf16 in f32,
@@ -89,6 +90,7 @@ bool widen_halves(Graph& graph, PassContext& context);
 /// Values that products round to bf16 are stored in bf16 where their producers can and no reader,
 /// or none in the model as it was, needs them in f32. Where PassOptions::reads_bf16 is given.
 bool narrow_values(Graph& graph, PassContext& context);
+
 /// False where it would surely change nothing; `graph` may have bodies.
 bool may_narrow_values(const Graph& graph, const PassOptions& options);
 
@@ -98,7 +100,8 @@ bool may_narrow_values(const Graph& graph, const PassOptions& options);
 bool fuse_quantised(Graph& graph, PassContext& context);
 
 /// What only moves elements (views, Concat), between DequantizeLinear and QuantizeLinear, moves the
-/// bytes; those two with one scale and zero point are nothing.
+/// bytes; those two with one scale and zero point are nothing. Constants of 8 bits that are turned
+/// behind DequantizeLinear are turned in front of it.
 bool lift_views(Graph& graph, PassContext& context);
 
 /// A chain of elementwise operators between two bytes, of nothing but constants beside, becomes

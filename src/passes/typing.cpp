@@ -1,5 +1,8 @@
 #include "passes/typing.h"
 
+#include "ops/registry.h"
+#include "ops/transpose.h"
+
 namespace xc {
 
 std::optional<Inferred> infer_node(const Graph& graph, const Node& node, std::string* why) {
@@ -56,6 +59,21 @@ void put_in_place_of(Graph& graph, Patch& patch, NodeId old, Node now) {
   for (size_t k = 0; k < outputs.size(); ++k)
     if (outputs[k] != kNone) patch.replace(outputs[k], made[k]);
   patch.remove(old);
+}
+
+ValueId add_copy(Graph& graph, Patch& patch, ValueId value, const std::string& name) {
+  return add_typed(graph, patch, {.op = &get_op("Identity"), .name = name, .inputs = {value}},
+                   1)[0];
+}
+
+std::optional<std::vector<size_t>> known_permutation(const Graph& graph, const Node& node) {
+  const std::optional<SymDims>& dims = graph.value(node.inputs[0]).type.dims;
+  if (!dims) return std::nullopt;
+  try {
+    return permutation(node, dims->size());
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 std::optional<double> scalar_constant(const Value& value) {

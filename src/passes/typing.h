@@ -28,6 +28,13 @@ std::vector<ValueId> add_typed(Graph& graph, Patch& patch, Node node, uint32_t o
 /// Node `now`, whose outputs are those of node `old` in number and types, takes its place.
 void put_in_place_of(Graph& graph, Patch& patch, NodeId old, Node now);
 
+/// Identity(value), for an output of the graph that keeps its name and so needs a value of its own.
+ValueId add_copy(Graph& graph, Patch& patch, ValueId value, const std::string& name);
+
+/// The axes of a Transpose (ops/transpose.h); nullopt where the operand's rank is not known, or no
+/// rank of `perm` (in a branch that is never taken).
+std::optional<std::vector<size_t>> known_permutation(const Graph& graph, const Node& node);
+
 /// The one element of a constant of one element; nullopt otherwise and for strings.
 std::optional<double> scalar_constant(const Value& value);
 /// Elements of a constant of integers or of a value whose elements are known numbers.

@@ -410,6 +410,7 @@ class Binder {
       bound.input_patches.push_back({at, buffer.index, offset});
     if (buffer.storage == Storage::kOutput)
       bound.output_patches.push_back({at, buffer.index, offset});
+    if (buffer.storage == Storage::kDynamic) bound.dynamic_pointers.push_back(at);
     bound.pointers.push_back({value.buffer, offset});
   }
 
@@ -459,6 +460,8 @@ class Binder {
       constants.add(step, bound_step.kernel.get());
       add(std::move(bound_step));
     }
+    std::ranges::stable_sort(bound.dynamic_pointers, {},
+                             [&](uint32_t at) { return bound.pointers[at].buffer; });
     constants.hold();
     for (const auto& [chain, kernel] : banded_)
       for (uint32_t k = chain.first; k + 1 < chain.end; ++k)
@@ -508,7 +511,7 @@ class Binder {
   }
 
   void add_held_bytes() {
-    constexpr size_t kBlock = 16, kVectors = 10;  // what the C library adds to a block, about
+    constexpr size_t kBlock = 16, kVectors = 11;  // what the C library adds to a block, about
     constexpr size_t kSharedKernel = 64;          // control block of a kernel, its vectors' blocks
     const auto bytes_of = [](const auto& vector) { return vector.capacity() * sizeof(vector[0]); };
     const Bound& bound = *bound_;
@@ -516,8 +519,9 @@ class Binder {
         sizeof(Bound) + kVectors * kBlock + bytes_of(bound.symbols) + bytes_of(bound.sizes) +
         bytes_of(bound.operands) + bytes_of(bound.arena) + bytes_of(bound.size_tensors) +
         bytes_of(bound.constants) + bytes_of(bound.steps) + bytes_of(bound.pointers) +
-        bytes_of(bound.input_patches) + bytes_of(bound.output_patches) +
-        bytes_of(bound.shared_ports) + bound.steps.size() * kSharedKernel);
+        bytes_of(bound.dynamic_pointers) + bytes_of(bound.input_patches) +
+        bytes_of(bound.output_patches) + bytes_of(bound.shared_ports) +
+        bound.steps.size() * kSharedKernel);
   }
 
   const Plan& plan_;

@@ -64,6 +64,8 @@ struct Bound {
   std::vector<std::pair<uint32_t, std::shared_ptr<void>>> constants;
   std::vector<BoundStep> steps;
   std::vector<PointerTemplate> pointers;
+  /// Places in `pointers` of those to tensors that steps make (Storage::kDynamic), by buffer.
+  std::vector<uint32_t> dynamic_pointers;
   std::vector<PointerPatch> input_patches, output_patches;
   /// Outputs that may lie where an input does, of as many bytes: the steps update it in place.
   std::vector<SharedPort> shared_ports;

@@ -37,13 +37,13 @@ SymDims strides_inside(const SymDims& dims, const SymDims& whole_strides) {
 }
 
 /// A base plan, its steps as they would be with what was decided so far.
-class Draft {
+class TrialStrides {
  public:
-  Draft(const Plan& plan, const Backend& backend) : plan_(plan), backend_(backend) {
+  TrialStrides(const Plan& plan, const Backend& backend) : plan_(plan), backend_(backend) {
     users_ = plan.graph->users();
     value_of_.assign(plan.graph->value_count(), kNoValue);
     maker_.assign(plan.values.size(), kNoStep);
-    steps_of_.resize(plan.values.size());
+    uses_.resize(plan.values.size());
     values_in_.assign(plan.buffers.size(), 0);
     for (uint32_t v = 0; v < plan.values.size(); ++v) {
       if (plan.values[v].id != kNone) value_of_[plan.values[v].id] = v;
@@ -51,10 +51,12 @@ class Draft {
     }
     for (uint32_t s = 0; s < plan.steps.size(); ++s) {
       specs_.push_back(plan.steps[s]->spec);
+      uint32_t operand = 0;
       for (const auto* values : {&plan.steps[s]->inputs, &plan.steps[s]->outputs})
-        for (uint32_t v : *values)
-          if (v != kNoValue && (steps_of_[v].empty() || steps_of_[v].back() != s))
-            steps_of_[v].push_back(s);
+        for (uint32_t v : *values) {
+          if (v != kNoValue) uses_[v].push_back({s, operand});
+          ++operand;
+        }
       for (uint32_t v : plan.steps[s]->outputs)
         if (v != kNoValue) maker_[v] = s;
     }
@@ -65,7 +67,7 @@ class Draft {
     bool whole = true;  ///< no other part is left
   };
 
-  /// The parts of a Concat that can lie in its result. They do in the draft from then on.
+  /// The parts of a Concat that can lie in its result. They do in the trial from then on.
   Parts put_in_place(NodeId id) {
     const Node& node = plan_.graph->node(id);
     const uint32_t result = value_of_[node.outputs[0]];
@@ -84,7 +86,7 @@ class Draft {
       if (!fits(dims, whole, axis)) return undone(0);
       const size_t done = undo_.size();
       SymDims strides = strides_inside(dims, whole.strides);
-      if (may_move(v, concat) && move(value_of_[v], strides, axis)) {
+      if (is_private_part(v, concat) && try_move(value_of_[v], strides, axis, concat)) {
         out.places.emplace_back(
             v, InPlaceConcats::Place{node.outputs[0], axis, before, std::move(strides)});
       } else {
@@ -93,7 +95,8 @@ class Draft {
       }
       before = before + dims[axis];
     }
-    if (!(before == whole.dims[axis]) || (!out.whole && !worth_some(node))) return undone(0);
+    if (!(before == whole.dims[axis]) || (!out.whole && !worth_some(node)) || !kept_row(concat))
+      return undone(0);
     for (const auto& [v, place] : out.places) placed_.insert(v);
     return out;
   }
@@ -109,7 +112,7 @@ class Draft {
 
   /// Does a step make the value in memory of its own for nobody but steps that run kernels, the
   /// Concat once among them?
-  bool may_move(ValueId v, uint32_t concat) const {
+  bool is_private_part(ValueId v, uint32_t concat) const {
     const uint32_t value = value_of_[v];
     if (value == kNoValue || maker_[value] == kNoStep || placed_.count(v) ||
         plan_.graph->is_output(v))
@@ -144,55 +147,59 @@ class Draft {
     return dims.size() == whole.dims.size();
   }
 
-  /// Gives a value other strides in the draft; false when a step would not have it so.
-  bool move(uint32_t value, const SymDims& strides, size_t axis) {
+  /// A place of a value among the operands of a step, inputs then outputs.
+  struct Use {
+    uint32_t step, operand;
+  };
+  Operand& operand_at(const Use& use) {
+    StepSpec& spec = specs_[use.step];
+    const size_t inputs = plan_.steps[use.step]->inputs.size();
+    return use.operand < inputs ? spec.inputs[use.operand] : spec.outputs[use.operand - inputs];
+  }
+
+  /// Gives a value other strides in the trial; false when a step would not have it so. The Concat,
+  /// which may have thousands of parts, is asked about all of them at once, later.
+  bool try_move(uint32_t value, const SymDims& strides, size_t axis, uint32_t concat) {
     const SymDims& dims = plan_.values[value].dims;
     const bool dense = is_dense(dims, strides);
     const Dim run = strides[axis] * dims[axis];
     if (!dense && std::max(run.lower_bound().value_or(0), run.divisor()) < kLeastRun) return false;
-    for (uint32_t s : steps_of_[value]) {
-      const Step& step = *plan_.steps[s];
-      if (step.kind != Step::Kind::kKernel) return false;
-      for (size_t k = 0; k < step.inputs.size() + step.outputs.size(); ++k) {
-        const bool input = k < step.inputs.size();
-        const size_t at = input ? k : k - step.inputs.size();
-        if ((input ? step.inputs : step.outputs)[at] != value) continue;
-        Operand& operand = (input ? specs_[s].inputs : specs_[s].outputs)[at];
-        undo_.emplace_back(&operand, operand.strides);
-        operand.strides = strides;
-      }
-      const Implementation* row = first_to_support(backend_, specs_[s]);
-      if (!row || row->name != step.kernel_name) return false;
-      if (!dense && !takes_gaps(*row, s, value)) return false;
+    for (const Use& use : uses_[value]) {
+      if (plan_.steps[use.step]->kind != Step::Kind::kKernel) return false;
+      Operand& operand = operand_at(use);
+      undo_.emplace_back(&operand, operand.strides);
+      operand.strides = strides;
     }
-    return true;
+    return std::ranges::all_of(uses_[value], [&](const Use& use) {
+      if (use.step == concat) return true;
+      const Implementation* row = kept_row(use.step);
+      return row && (dense || takes_gaps(*row, use, use.step == maker_[value]));
+    });
+  }
+
+  /// The kernel of a step, where the operands of the trial leave it the same; else null.
+  const Implementation* kept_row(uint32_t s) const {
+    const Implementation* row = first_to_support(backend_, specs_[s]);
+    return row && row->name == plan_.steps[s]->kernel_name ? row : nullptr;
   }
 
   /// Kernels that prefer an order of their own convert from and to others, and the library has no
   /// bf16 products into rows with gaps; all else goes row by row.
-  bool takes_gaps(const Implementation& row, uint32_t s, uint32_t value) const {
-    const bool made = s == maker_[value];
+  bool takes_gaps(const Implementation& row, const Use& use, bool made) const {
     if (made && row.multiplies) return false;
     if (!row.preferred || row.takes_gaps) return true;
-    const Step& step = *plan_.steps[s];
-    const std::vector<Order> orders = row.preferred(specs_[s]);
-    for (size_t k = 0; k < orders.size(); ++k) {
-      const bool input = k < step.inputs.size();
-      if ((input ? step.inputs[k] : step.outputs[k - step.inputs.size()]) == value &&
-          orders[k] != Order::kAny)
-        return false;
-    }
-    return true;
+    const std::vector<Order> orders = row.preferred(specs_[use.step]);
+    return use.operand >= orders.size() || orders[use.operand] == Order::kAny;
   }
 
   const Plan& plan_;
   const Backend& backend_;
   std::vector<std::vector<NodeId>> users_;
-  std::vector<uint32_t> value_of_;               // ValueId -> PlanValue
-  std::vector<uint32_t> maker_;                  // PlanValue -> step
-  std::vector<std::vector<uint32_t>> steps_of_;  // PlanValue -> steps that read or make it
-  std::vector<uint32_t> values_in_;              // buffer -> how many values lie in it
-  std::vector<StepSpec> specs_;                  // per step
+  std::vector<uint32_t> value_of_;      // ValueId -> PlanValue
+  std::vector<uint32_t> maker_;         // PlanValue -> step
+  std::vector<std::vector<Use>> uses_;  // PlanValue -> where steps read or make it
+  std::vector<uint32_t> values_in_;     // buffer -> how many values lie in it
+  std::vector<StepSpec> specs_;         // per step
   std::vector<std::pair<Operand*, SymDims>> undo_;
   std::unordered_set<ValueId> placed_;
 };
@@ -202,14 +209,14 @@ class Draft {
 bool InPlaceConcats::decide(const Plan& base, const Backend& backend) {
   // What a later segment writes has sizes that are not known when memory is planned.
   if (base.segments.size() != 1) return false;
-  std::optional<Draft> draft;
+  std::optional<TrialStrides> trial;
   const std::vector<NodeId>& order = base.graph->order();
   // From the last to the first: parts of a part go where that goes.
   for (size_t k = order.size(); k-- > 0;) {
     const Node& node = base.graph->node(order[k]);
     if (!is_op(node, "Concat")) continue;
-    if (!draft) draft.emplace(base, backend);
-    const Draft::Parts parts = draft->put_in_place(order[k]);
+    if (!trial) trial.emplace(base, backend);
+    const TrialStrides::Parts parts = trial->put_in_place(order[k]);
     if (parts.places.empty()) continue;
     nodes_.push_back(order[k]);
     if (extents_.size() <= order[k]) extents_.resize(order[k] + 1, Extent::kNone);

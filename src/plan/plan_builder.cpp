@@ -16,7 +16,7 @@ namespace xc {
 namespace {
 
 /// Whether a kernel made for the one takes the other.
-bool lie_alike(const std::vector<Operand>& a, const std::vector<Operand>& b) {
+bool same_operands(const std::vector<Operand>& a, const std::vector<Operand>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
     return x.dims == y.dims && x.strides == y.strides;
   });
@@ -174,8 +174,8 @@ void PlanBuilder::add_region(uint32_t index) {
     step->spec.outputs.push_back(values_.result_of(v));
   }
   const StepSpec made_for = planner_.region_spec(region);
-  if (!lie_alike(made_for.inputs, step->spec.inputs) ||
-      !lie_alike(made_for.outputs, step->spec.outputs)) {
+  if (!same_operands(made_for.inputs, step->spec.inputs) ||
+      !same_operands(made_for.outputs, step->spec.outputs)) {
     misfit_ = index;
     return;
   }

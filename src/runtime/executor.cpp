@@ -387,9 +387,11 @@ void Executor::set_dynamic(const Bound& bound, uint32_t v, Tensor tensor, void**
   }
   if (context_.dynamic.size() < plan.buffers.size()) context_.dynamic.resize(plan.buffers.size());
   tensor = program_.engine().row_major(tensor, options_.budget);
-  for (size_t k = 0; k < bound.pointers.size(); ++k)
-    if (bound.pointers[k].buffer == value.buffer)
-      pointers[k] = static_cast<std::byte*>(tensor.data()) + bound.pointers[k].offset;
+  const auto readers =
+      std::ranges::equal_range(bound.dynamic_pointers, value.buffer, {},
+                               [&](uint32_t at) { return bound.pointers[at].buffer; });
+  for (const uint32_t at : readers)
+    pointers[at] = static_cast<std::byte*>(tensor.data()) + bound.pointers[at].offset;
   context_.dynamic[value.buffer] = std::move(tensor);
 }
 

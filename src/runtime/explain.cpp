@@ -88,27 +88,24 @@ Subject subject_of(Program& program, const std::vector<Dims>& signature,
   return out;
 }
 
-/// What does step `k` band by band with others; null: it is done by itself.
-const BoundStep* band_of(const Bound& bound, size_t k) {
-  for (const BoundStep& step : bound.steps)
-    if (step.count > 1 && k >= step.step && k < step.step + step.count) return &step;
-  return nullptr;
-}
-
 /// How a step runs, where its segment is known.
 struct StepRun {
-  const BoundStep* bands = nullptr;
-  std::optional<double> time_us;  ///< of steps in bands the first one's is that of all
+  const BoundStep* bands = nullptr;  ///< what does it band by band with others; null: itself
+  std::optional<double> time_us;     ///< of steps in bands the first one's is that of all
 };
-StepRun run_of(const Subject& of, size_t k) {
-  StepRun out;
+/// Of each step of the plan.
+std::vector<StepRun> runs_of(const Subject& of) {
+  std::vector<StepRun> out(of.plan->steps.size());
   for (const auto& part : of.parts) {
     const Version& version = *part->active;
-    const Segment& segment = of.plan->segments[version.bound->segment];
-    if (k < segment.first_step || k >= segment.end_step) continue;
-    out.bands = band_of(*version.bound, k);
-    if (version.times->samples() > 0 && !(out.bands && k > out.bands->step))
-      out.time_us = version.times->step_ns(k) / 1000.0;
+    const bool timed = version.times->samples() > 0;
+    for (const BoundStep& bound : version.bound->steps) {
+      // An earlier segment may have run another plan, of more steps.
+      if (bound.step + bound.count > out.size()) break;
+      if (timed) out[bound.step].time_us = version.times->step_ns(bound.step) / 1000.0;
+      if (bound.count > 1)
+        for (uint32_t k = 0; k < bound.count; ++k) out[bound.step + k].bands = &bound;
+    }
   }
   return out;
 }
@@ -143,10 +140,7 @@ void write_operands(JsonWriter& json, std::string_view key, const std::vector<Op
   json.key(key).array(operands, [&](const Operand& o) { json.value(operand_text(o, whole_text)); });
 }
 
-void write_step(JsonWriter& json, const Subject& of, size_t k) {
-  const Graph& graph = of.program.graph();
-  const Step& step = *of.plan->steps[k];
-  const StepRun run = run_of(of, k);
+void write_step(JsonWriter& json, const Graph& graph, const Step& step, const StepRun& run) {
   json.object([&] {
     json.field("name", step.name);
     json.field("op", step.nodes.empty() ? "copy" : step.spec.op->name);
@@ -208,7 +202,9 @@ void write_program(JsonWriter& json, const Subject& of) {
   json.field("plan", of.plan->serial);
   json.field("segments", of.plan->segments.size());
   json.key("steps").array([&] {
-    for (size_t k = 0; k < of.plan->steps.size(); ++k) write_step(json, of, k);
+    const std::vector<StepRun> runs = runs_of(of);
+    for (size_t k = 0; k < runs.size(); ++k)
+      write_step(json, of.program.graph(), *of.plan->steps[k], runs[k]);
   });
   json.key("in_place").array(of.plan->in_place, [&](NodeId n) {
     json.value(of.program.graph().node(n).name);
@@ -255,9 +251,9 @@ void print_input(const ValueSummary& input, std::string& out, const std::string&
   out += fmt::format(", {} looks\n", input.looks);
 }
 
-void print_step(const Subject& of, size_t k, std::string& out, const std::string& indent) {
+void print_step(const Subject& of, size_t k, const StepRun& run, std::string& out,
+                const std::string& indent) {
   const Step& step = *of.plan->steps[k];
-  const StepRun run = run_of(of, k);
   std::string ops;
   for (const NodeId n : step.nodes) {
     if (!ops.empty()) ops += '+';
@@ -309,7 +305,8 @@ void print_program(const Subject& of, std::string& out, const std::string& inden
       out += fmt::format(" {}={}", of.plan->symbols[k].name, of.reached->symbols[k]);
     out += "\n";
   }
-  for (size_t k = 0; k < of.plan->steps.size(); ++k) print_step(of, k, out, indent);
+  const std::vector<StepRun> runs = runs_of(of);
+  for (size_t k = 0; k < runs.size(); ++k) print_step(of, k, runs[k], out, indent);
   if (!of.plan->in_place.empty()) {
     out += indent + "  Concats whose parts are written where they belong:";
     for (const NodeId n : of.plan->in_place)

@@ -82,6 +82,9 @@ const std::vector<Case> kCases = {
     {{5, 130, 2, 3}, 200, {1, 1}},
     {{2, 67, 9}, 65, {1}},
     {{40, 16, 2, 3}, 24, {1, 1}},  // small images, many of them
+    // Images of a pixel each: rows of a product.
+    {{97, 40, 1, 1}, 72, {1, 1}},
+    {{130, 25, 1}, 33, {1}},
     // Products of the library's sgemm, below AVX-512.
     {{1, 2, 31, 31}, 140, {3, 1}, 2, {1, 1}, {3, 3, 1, 0}, {2, 1}},
     {{1, 6, 31, 31}, 66, {3, 3}, 2, {1, 1}, {1, 1, 1, 1}},
@@ -626,6 +629,7 @@ TEST_CASE("backends/conv: by rows are few channels, and some with bounds behind 
   CHECK_FALSE(takes({{1, 64, 20, 20}, 24, {1, 1}}, {tanh, relu}));
   CHECK_FALSE(takes({{1, 65, 20, 20}, 24, {1, 1}}, {relu}));
   CHECK_FALSE(takes({{1, 64, 20, 20}, 24, {3, 1}}, {relu}));
+  CHECK_FALSE(takes({{70, 64, 1, 1}, 24, {1, 1}}, {relu}));
 }
 
 TEST_CASE("backends/conv: signals with taps far apart keep their kernels") {

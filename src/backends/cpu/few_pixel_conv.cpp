@@ -172,7 +172,10 @@ FewPixelConv::FewPixelConv(const StepSpec& spec, Epilogue epilogue)
 
 bool FewPixelConv::suits(const SqueezedConv& conv) const {
   const int64_t pixels = conv.problem.batch * conv.problem.plane();
-  if (!possible_ || pixels < 2 || pixels > kFewPixels) return false;
+  // Images of a pixel each are the rows of a product, however many: the library convolves them one
+  // by one.
+  const bool rows = conv.problem.pointwise() && conv.problem.plane() == 1;
+  if (!possible_ || pixels < 2 || (pixels > kFewPixels && !rows)) return false;
   const auto row_major = [](const SqueezedConv::Part& part) {
     return is_contiguous(part.dims, part.strides);
   };

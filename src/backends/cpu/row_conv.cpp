@@ -215,6 +215,10 @@ bool worth_while(const StepSpec& spec) {
   const Dims& w = spec.inputs[kW].constant.dims();
   const int64_t kernel = element_count(std::span(w).subspan(2));
   if (w[1] <= kFewChannels) return w[1] * kernel <= kFewTerms;
+  // Images of a pixel each are rows of a product (few_pixel_conv.h).
+  if (std::ranges::all_of(std::span(spec.inputs[kX].dims).subspan(2),
+                          [](const Dim& size) { return size == Dim(1); }))
+    return false;
   return kernel == 1 && w[1] <= kSomeChannels && w[0] >= kEnoughResults && !spec.post_ops.empty() &&
          bounds_of(spec.post_ops.front());
 }

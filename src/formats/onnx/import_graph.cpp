@@ -6,6 +6,7 @@
 #include "formats/onnx/importer.h"
 #include "formats/onnx/subgraph_names.h"
 #include "formats/onnx/types.h"
+#include "ops/containers.h"
 
 namespace xc::onnx {
 namespace {
@@ -19,12 +20,6 @@ void check_opsets(const Opsets& opsets) {
            "knows; re-export the model with an older opset",
            version, domain.empty() ? "ai.onnx" : domain, newest);
   }
-}
-
-Type without_dims(Type type) {
-  type.dims.reset();
-  if (type.element) type.element = std::make_shared<const Type>(without_dims(*type.element));
-  return type;
 }
 
 }  // namespace

@@ -49,7 +49,8 @@ void add_node(Draft& draft, const OpLibrary* operators) {
     while (!ids.empty() && ids.back() == kNone && static_cast<int>(ids.size()) > least)
       ids.pop_back();
   };
-  if (draft.capture_count == 0) trim(draft.inputs, op->min_inputs);
+  // The first inputs of control flow are what they are by their places, absent ones too.
+  if (!op->control_flow) trim(draft.inputs, op->min_inputs);
   if (op->max_outputs >= 0) trim(draft.outputs, op->min_outputs);
   Node node;
   node.op = op;

@@ -63,6 +63,12 @@ TEST_CASE("formats/onnx: a loop body keeps its own inputs before its captures") 
   CHECK(body.outputs.size() == 3);
 }
 
+TEST_CASE("formats/onnx: a loop without a condition, states and captures keeps its places") {
+  const Graph g = load("loop_counted");
+  CHECK(node_of(g, "Loop").inputs == std::vector<ValueId>{g.inputs[0], kNone});
+  CHECK(g.value(g.outputs[0]).type.text().starts_with("i64["));
+}
+
 TEST_CASE("formats/onnx: an input of a body hides what has its name around it") {
   const Graph g = load("shadow");
   const Node& node = node_of(g, "Scan");

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 
+#include "base/background_thread.h"
 #include "ir/text.h"
 #include "ops/infer.h"
+#include "ops/registry.h"
 #include "plan/bound.h"
 #include "plan/planner.h"
 
@@ -247,4 +249,24 @@ TEST_CASE("plan/in_place_concat: regions write into the result, and none takes t
   const auto plan = p.planner->build(wrong, &refused);
   CHECK(refused == std::vector<uint32_t>{0});
   CHECK(plan->region_steps == 0);
+}
+
+TEST_CASE("plan/in_place_concat: 100000 parts of one Concat take no quadratic time") {
+  Graph graph;
+  const ValueId x = graph.add_input("x", Type::tensor(DType::kF32, SymDims{2, 4}));
+  std::vector<ValueId> parts;
+  for (int i = 0; i < 100000; ++i)
+    parts.push_back(graph.node(graph.add_node(get_op(i % 2 ? "Exp" : "Abs"), {x}, 1)).outputs[0]);
+  Attrs axis;
+  axis.set("axis", int64_t{0});
+  graph.outputs = graph.node(graph.add_node(get_op("Concat"), parts, 1, axis)).outputs;
+  infer_types(graph);
+  Planner planner(std::make_shared<const Graph>(std::move(graph)), cpu_backend(), {});
+  const double begin = thread_cpu_seconds();
+  const auto plan = planner.build();
+  const double spent = thread_cpu_seconds() - begin;
+  CHECK(plan->in_place.size() == 1);
+  CHECK(plan->steps.size() == 100000);
+  CHECK(spent < 12);
+  MESSAGE("the plan: " << spent << " s");
 }

@@ -160,6 +160,29 @@ TEST_CASE("runtime/container: what is no sequence of the declared type is refuse
   CHECK(status_of(*session, {make_sequence({make_sequence({})})}) == Status::kInvalidArgument);
 }
 
+TEST_CASE("runtime/container: elements of a sequence cut from a value of open rank have any") {
+  // Squeeze without axes: the rank depends on n. onnxruntime's results.
+  auto squeezed = session_of(R"(graph g(%x: i64[n, 2, 1, 2]) -> (%y) {
+  const %last: i64[] = -1
+  %q = Squeeze(%x)
+  %s = SplitToSequence(%q) {axis = 1, keepdims = 0}
+  %y = SequenceAt(%s, %last)
+})");
+  const auto y = run(*squeezed, {Tensor::of<int64_t>({0, 1, 2, 3, 4, 5, 6, 7}, {2, 2, 1, 2})})[0];
+  CHECK(y.dims() == Dims{2, 2});
+  CHECK(y.to_int64s() == std::vector<int64_t>{2, 3, 6, 7});
+  auto reshaped = session_of(R"(graph g(%x: i64[n], %shape: i64[r]) -> (%y) {
+  const %last: i64[] = -1
+  %q = Reshape(%x, %shape)
+  %s = SplitToSequence(%q) {axis = 0, keepdims = 0}
+  %y = SequenceAt(%s, %last)
+})");
+  const Tensor x = Tensor::of<int64_t>({0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(run(*reshaped, {x, Tensor::of<int64_t>({2, 2, 2})})[0].dims() == Dims{2, 2});
+  CHECK(run(*reshaped, {x, Tensor::of<int64_t>({2, 4})})[0].to_int64s() ==
+        std::vector<int64_t>{4, 5, 6, 7});
+}
+
 TEST_CASE("runtime/container: places outside of a sequence are refused") {
   auto at = session_of("graph g(%s: seq(f32[*]), %i: i64[]) -> (%y) { %y = SequenceAt(%s, %i) }");
   auto insert = session_of(R"(graph g(%s: seq(f32[*]), %i: i64[], %x: f32[n]) -> (%t) {

@@ -111,6 +111,15 @@ TEST_CASE("runtime/control: Loop carries state and stacks what each iteration yi
   CHECK(out[1].to_doubles() == std::vector<double>{2, 20, 4, 40, 8, 80});
 }
 
+TEST_CASE("runtime/control: a Loop of nothing but its number counts") {
+  auto session = session_of(R"(graph g(%m: i64[]) -> (%all) {
+  %all = Loop(%m, _) {} captures 0 (
+    graph body(%i: i64[], %c: bool[]) -> (%c, %t) { %t = Neg(%i) })
+})");
+  CHECK(run(*session, {Tensor::scalar<int64_t>(3)})[0].to_int64s() ==
+        std::vector<int64_t>{0, -1, -2});
+}
+
 TEST_CASE("runtime/control: the axis of a scan output whose rank only the run tells") {
   const auto scan = [](int64_t axis) {
     return session_of(fmt::format(R"(graph g(%xs: f32[t, 4], %shape: i64[r]) -> (%y) {{
