@@ -68,6 +68,27 @@ TEST_CASE("backends/reduce: means and roots of integers are of sums in 64 bits")
   CHECK(made("ReduceMean", Tensor::of<int8_t>({-128, -127, 127, 126}, {2, 2})) == Ints{-127, 126});
 }
 
+TEST_CASE("backends/reduce: results of no elements, many of them") {
+  for (const char* op : {"ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin",
+                         "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum"})
+    for (DType type : {DType::kF32, DType::kF64, DType::kI32, DType::kI64, DType::kBF16})
+      for (const Dims& dims : {Dims{0, 3000}, Dims{3000, 0}, Dims{5, 0, 700}, Dims{40, 3, 0}}) {
+        const bool needs_elements = !is_float(type) && std::string_view(op) != "ReduceSum" &&
+                                    std::string_view(op) != "ReduceProd" &&
+                                    std::string_view(op) != "ReduceSumSquare";
+        if (needs_elements) continue;
+        Problem p;
+        p.op = &get_op(op);
+        int64_t axis = 0;
+        while (dims[static_cast<size_t>(axis)] != 0) ++axis;
+        p.inputs = {Tensor(type, dims), Tensor::of<int64_t>({axis}, {1})};
+        INFO(op << name(type) << to_text(dims));
+        check_row("xc.reduce", p, {});
+        p.constant = {false, true};
+        check_row("xc.reduce", p, {});
+      }
+}
+
 TEST_CASE("backends/reduce: rounding does not pile up over millions of elements") {
   struct Sum {
     Dims dims;

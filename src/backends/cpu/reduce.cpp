@@ -164,6 +164,7 @@ class ReduceBound final : public BoundKernel {
     allocates = dynamic_;
     if (!dynamic_) {
       loops_ = make(nullptr);
+      allocates = loops_.count == 0;
       // Columns: the dense axis is split too.
       blocks_ = loops_.columns ? ceil_div(loops_.inner, kChunk) : 1;
       const int64_t units = loops_.results * blocks_;
@@ -233,6 +234,18 @@ class ReduceBound final : public BoundKernel {
       r += n;
     }
   }
+  /// Units [first, last) of `units` where there are no elements, so that all results are alike.
+  void run_of_nothing(const Loops& loops, std::byte* y, std::byte* acc, std::byte* stage,
+                      int64_t first, int64_t last, int64_t units) const {
+    if (units == 0) return;
+    std::byte one[16];
+    fns_.start(acc, kPartials);
+    fns_.finish(acc, stage);
+    store_finished(loops, {stage, 0}, stage, 1, one, 1);
+    const OperandView& out = views_.outputs[0];
+    const CopyPlan fill(out.dims, Dims(out.dims.size(), 0), out.strides, stored_bytes_);
+    fill.run(one, y, fill.units() * first / units, fill.units() * last / units);
+  }
   bool in_blocks(const Loops& loops) const { return add_ && loops.count > loop::kSumBlock; }
 
   void run_units(const Loops& loops, int64_t blocks, const StepArgs& args, int64_t first,
@@ -241,6 +254,8 @@ class ReduceBound final : public BoundKernel {
     auto* y = static_cast<std::byte*>(args.buffers[views_.inputs.size()]);
     auto* acc = static_cast<std::byte*>(args.scratch);
     auto* stage = acc + kChunk * 8 + kPartials * 8;
+    if (loops.count == 0)
+      return run_of_nothing(loops, y, acc, stage, first, last, loops.results * blocks);
     if (one_row_each(loops)) return run_rows(loops, x, y, acc, first, last);
     for (int64_t unit = first; unit < last; ++unit) {
       const int64_t result = unit / blocks, block = unit % blocks;
