@@ -89,6 +89,38 @@ TEST_CASE("backends/reduce: results of no elements, many of them") {
       }
 }
 
+TEST_CASE("backends/reduce: short rows of halves have the bits that each has alone") {
+  Generator g(47);
+  for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceL2"})
+    for (DType type : {DType::kF16, DType::kBF16, DType::kI8})
+      for (int64_t n : {1, 2, 7, 64, 80, 100, 768, 1024, 1025}) {
+        if (type == DType::kI8 && std::string_view(op) != "ReduceSum") continue;
+        const int64_t rows = 37, gap = 3;
+        Problem many;
+        many.op = &get_op(op);
+        many.inputs = {g.tensor(type, {rows, n}, -4, 4), Tensor::of<int64_t>({1}, {1})};
+        INFO(op << name(type) << " " << n);
+        const auto& row = find_row("xc.reduce", op);
+        if (!row.supports(spec_of(many, node_of(many), {})).yes()) continue;
+        const Tensor together = run_row(row, many)[0];
+        Tensor apart(type, {rows, n + gap});
+        const auto size = static_cast<size_t>(n * element_size(type));
+        for (int64_t r = 0; r < rows; ++r)
+          std::memcpy(apart.as<std::byte>() + r * (n + gap) * element_size(type),
+                      many.inputs[0].as<std::byte>() + r * n * element_size(type), size);
+        Problem spread = many;
+        spread.inputs[0] = Tensor(apart.buffer(), 0, type, {rows, n}, {n + gap, 1});
+        CHECK(same_bits(run_row(row, spread)[0], together));
+        for (int64_t r = 0; r < rows; ++r) {
+          Problem alone = many;
+          alone.inputs[0] =
+              Tensor(many.inputs[0].buffer(), r * n * element_size(type), type, {1, n});
+          const Tensor one(together.buffer(), r * element_size(type), type, {1, 1});
+          CHECK(same_bits(run_row(row, alone)[0], one));
+        }
+      }
+}
+
 TEST_CASE("backends/reduce: rounding does not pile up over millions of elements") {
   struct Sum {
     Dims dims;

@@ -216,24 +216,39 @@ class ReduceBound final : public BoundKernel {
 
   /// Whether every result is one dense row, as softmax's maxima and pooled images are.
   bool one_row_each(const Loops& loops) const {
-    return !loops.columns && loops.inner_x == 1 && !widen_ && loops.fold_dims.empty() &&
-           !loops.kept_dims.empty() && !in_blocks(loops);
+    return !loops.columns && loops.inner_x == 1 && (!widen_ || loops.inner <= kChunk) &&
+           loops.fold_dims.empty() && !loops.kept_dims.empty() && !in_blocks(loops);
   }
 
   /// Results [first, last), in runs along the last kept axis.
-  void run_rows(const Loops& loops, const std::byte* x, std::byte* y, std::byte* acc, int64_t first,
-                int64_t last) const {
+  void run_rows(const Loops& loops, const std::byte* x, std::byte* y, std::byte* acc,
+                std::byte* stage, int64_t first, int64_t last) const {
     const int64_t along = loops.kept_dims.back(), step_x = loops.kept_x.back(),
                   step_y = loops.kept_y.back();
     for (int64_t r = first; r < last;) {
       const int64_t n = std::min({kChunk, last - r, along - r % along});
       const std::byte* from = x + offset_at(r, loops.kept_dims, loops.kept_x) * stored_bytes_;
-      fns_.each(from, n, step_x, loops.inner, acc);
+      if (widen_)
+        fold_widened(from, n, step_x, loops.inner, acc, stage);
+      else
+        fns_.each(from, n, step_x, loops.inner, acc);
       store_finished(loops, {from, step_x}, acc, n,
                      y + offset_at(r, loops.kept_dims, loops.kept_y) * stored_bytes_, step_y);
       r += n;
     }
   }
+  /// Rows of at most kChunk elements, `apart` in memory, as many of them staged at a time as fit.
+  void fold_widened(const std::byte* from, int64_t rows, int64_t apart, int64_t length,
+                    std::byte* results, std::byte* stage) const {
+    const int64_t most = kChunk / length;
+    for (int64_t r = 0; r < rows; r += most) {
+      const int64_t n = std::min(most, rows - r), joined = apart == length ? n : 1;
+      for (int64_t k = 0; k < n; k += joined)
+        widen(from + (r + k) * apart * stored_bytes_, stage + k * length * bytes_, joined * length);
+      fns_.each(stage, n, length, length, results + r * bytes_);
+    }
+  }
+
   /// Units [first, last) of `units` where there are no elements, so that all results are alike.
   void run_of_nothing(const Loops& loops, std::byte* y, std::byte* acc, std::byte* stage,
                       int64_t first, int64_t last, int64_t units) const {
@@ -256,7 +271,7 @@ class ReduceBound final : public BoundKernel {
     auto* stage = acc + kChunk * 8 + kPartials * 8;
     if (loops.count == 0)
       return run_of_nothing(loops, y, acc, stage, first, last, loops.results * blocks);
-    if (one_row_each(loops)) return run_rows(loops, x, y, acc, first, last);
+    if (one_row_each(loops)) return run_rows(loops, x, y, acc, stage, first, last);
     for (int64_t unit = first; unit < last; ++unit) {
       const int64_t result = unit / blocks, block = unit % blocks;
       const std::byte* from = x + offset_at(result, loops.kept_dims, loops.kept_x) * stored_bytes_;
