@@ -68,6 +68,21 @@ TEST_CASE("backends/reduce: means and roots of integers are of sums in 64 bits")
   CHECK(made("ReduceMean", Tensor::of<int8_t>({-128, -127, 127, 126}, {2, 2})) == Ints{-127, 126});
 }
 
+TEST_CASE("backends/reduce: sums of nothing but -0 are 0, over rows and columns") {
+  for (const char* op : {"ReduceSum", "ReduceMean", "ReduceL1"})
+    for (const Dims& dims : {Dims{3, 70}, Dims{70, 3}, Dims{2, 3, 50}, Dims{2000, 3}})
+      for (int64_t axis = 0; axis < static_cast<int64_t>(dims.size()); ++axis) {
+        Problem p;
+        p.op = &get_op(op);
+        Tensor x(DType::kF32, dims);
+        std::fill_n(x.as<float>(), x.count(), -0.0f);
+        p.inputs = {x, Tensor::of<int64_t>({axis}, {1})};
+        INFO(op << to_text(dims) << axis);
+        for (const double v : run_row(find_row("xc.reduce", op), p, {})[0].to_doubles())
+          CHECK((v == 0 && !std::signbit(v)));
+      }
+}
+
 TEST_CASE("backends/reduce: results of no elements, many of them") {
   for (const char* op : {"ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin",
                          "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum"})
