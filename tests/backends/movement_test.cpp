@@ -319,6 +319,18 @@ TEST_CASE("backends/copy: images of few channels between planes and pixels, cut 
     }
 }
 
+TEST_CASE("backends/copy: single elements repeated, some rows of them") {
+  Generator g(38);
+  for (DType type : {DType::kU8, DType::kF16, DType::kF32, DType::kF64})
+    for (int64_t times : {2, 3, 4, 5, 8, 16, 17})
+      for (const Dims& dims : {Dims{3, 1, 40, 1}, Dims{2, 2, 7, 1}, Dims{1, 1, 3, 1}}) {
+        INFO(name(type) << to_text(dims) << " " << times);
+        check_row("xc.copy",
+                  problem("Expand", {g.tensor(type, dims, 0, 99), ints({dims[0], 2, 1, times})}),
+                  {});
+      }
+}
+
 TEST_CASE("backends/movement: rows of elements some steps apart, on every instruction set") {
   Generator g(36);
   std::vector<uint32_t> from(20000);

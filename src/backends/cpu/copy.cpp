@@ -18,6 +18,7 @@ namespace {
 constexpr int64_t kPieceBytes = 64 << 10;
 constexpr int64_t kTile = 64;        ///< rows of a unit of a transposition
 constexpr int64_t kBlock = 4;        ///< rows and columns from which on it goes by blocks
+constexpr int64_t kFewRepeats = 16;  ///< of one element, more of which are filled in at a time
 
 /// n times the same element.
 template <class T>
@@ -165,7 +166,9 @@ CopyPlan::Kind CopyPlan::kind_with_rows(int64_t rows, int64_t row_from, int64_t 
   if (row_from != 1 || col_to_ != 1 || cols_ == 1) return Kind::kStrided;
   if (splits_pixels(rows, col_from_, element_bytes_)) return Kind::kSplit;
   if (rows < kBlock) return Kind::kStrided;
-  if (col_from_ == 0) return Kind::kStrided;
+  // Elements that are repeated are columns of the same place.
+  if (col_from_ == 0)
+    return cols_ <= kFewRepeats && row_to == cols_ ? Kind::kTransposed : Kind::kStrided;
   return every_beats_transpose(col_from_, element_bytes_) ? Kind::kStrided : Kind::kTransposed;
 }
 
