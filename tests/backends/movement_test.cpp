@@ -319,6 +319,26 @@ TEST_CASE("backends/copy: images of few channels between planes and pixels, cut 
     }
 }
 
+TEST_CASE("backends/copy: tiles that repeat several axes, cut into tasks") {
+  Generator g(39);
+  for (DType type : {DType::kU8, DType::kF32})
+    for (const Dims& dims : {Dims{40, 8, 9}, Dims{1, 8, 9}, Dims{40, 1, 9}, Dims{40, 8, 1},
+                             Dims{3, 40, 200}, Dims{0, 8, 9}})
+      for (const auto& times : {std::vector<int64_t>{1, 4, 5},
+                                {1, 0, 2},
+                                {1, 2, 1},
+                                {1, 1, 3},
+                                {2, 3, 2},
+                                {1, 40, 30}}) {
+        const Dims image{2, dims[0], dims[1], dims[2]};
+        INFO(name(type) << to_text(dims) << " by " << times[1] << ", " << times[2]);
+        const Problem p = problem(
+            "Tile", {g.tensor(type, image, 0, 99), ints({1, times[0], times[1], times[2]})});
+        check_row("xc.copy", p, {});
+        check_threads("xc.copy", p);
+      }
+}
+
 TEST_CASE("backends/copy: single elements repeated, some rows of them") {
   Generator g(38);
   for (DType type : {DType::kU8, DType::kF16, DType::kF32, DType::kF64})
