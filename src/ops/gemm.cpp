@@ -1,7 +1,10 @@
 // Gemm: alpha * A' * B' + beta * C for matrices, C broadcast to the result.
 
+#include <cmath>
+
 #include "ops/expansion.h"
 #include "ops/matmul.h"
+#include "ops/support.h"
 
 namespace xc {
 
@@ -12,6 +15,18 @@ struct Transposed {
 };
 Transposed transposed(const Node& node) {
   return {node.attrs.get_int("transA", 0) != 0, node.attrs.get_int("transB", 0) != 0};
+}
+
+struct Factors {
+  double alpha, beta;
+  /// Whether results of integers stay integers, which wrap around as those of MatMul do.
+  bool whole() const {
+    const auto is_whole = [](double v) { return v == std::trunc(v) && std::abs(v) < 0x1p63; };
+    return is_whole(alpha) && is_whole(beta);
+  }
+};
+Factors factors(const Node& node) {
+  return {node.attrs.get_float("alpha", 1), node.attrs.get_float("beta", 1)};
 }
 
 void infer(InferContext& ctx) {
@@ -35,6 +50,18 @@ void infer(InferContext& ctx) {
   ctx.set(0, type, out);
 }
 
+/// y = alpha * y + beta * C, with `load` for an element of C.
+template <class T, class Load>
+void scale_and_add(const ReferenceContext& ctx, std::vector<T>& y, T alpha, T beta, Load load) {
+  for (T& v : y) v *= alpha;
+  if (!ctx.has(2) || beta == 0) return;
+  const TensorView& c = ctx.inputs[2];
+  const Dims strides = broadcast_strides(c, ctx.outputs[0].dims);
+  for_each_index(ctx.outputs[0].dims, {strides}, [&](int64_t flat, const int64_t* at) {
+    y[static_cast<size_t>(flat)] += beta * load(c, at[0]);
+  });
+}
+
 void reference(const ReferenceContext& ctx) {
   check_shapes(ctx);
   const Transposed t = transposed(*ctx.node);
@@ -52,33 +79,42 @@ void reference(const ReferenceContext& ctx) {
   Dims a_dims, a_strides, b_dims, b_strides;
   const TensorView a = operand(ctx.inputs[0], t.a, a_dims, a_strides);
   const TensorView b = operand(ctx.inputs[1], t.b, b_dims, b_strides);
-  auto y = matmul(matmul_shape(a.dims, b.dims), double_values(a), double_values(b));
-  const double alpha = ctx.attrs().get_float("alpha", 1), beta = ctx.attrs().get_float("beta", 1);
-  for (double& v : y) v *= alpha;
-  if (ctx.has(2) && beta != 0) {
-    const TensorView& c = ctx.inputs[2];
-    const Dims strides = broadcast_strides(c, ctx.outputs[0].dims);
-    for_each_index(ctx.outputs[0].dims, {strides}, [&](int64_t flat, const int64_t* at) {
-      y[static_cast<size_t>(flat)] += beta * load_double(c.data, c.dtype, at[0]);
-    });
+  const MatMulShape shape = matmul_shape(a.dims, b.dims);
+  const Factors by = factors(*ctx.node);
+  if (!is_float(a.dtype) && by.whole()) {
+    auto y = matmul(shape, read_wrapped(a), read_wrapped(b));
+    scale_and_add(ctx, y, static_cast<uint64_t>(static_cast<int64_t>(by.alpha)),
+                  static_cast<uint64_t>(static_cast<int64_t>(by.beta)),
+                  [](const TensorView& c, int64_t at) {
+                    return static_cast<uint64_t>(load_int64(c.data, c.dtype, at));
+                  });
+    return write_wrapped(ctx.outputs[0], y);
   }
+  auto y = matmul(shape, double_values(a), double_values(b));
+  scale_and_add(ctx, y, by.alpha, by.beta,
+                [](const TensorView& c, int64_t at) { return load_double(c.data, c.dtype, at); });
   write_dense(ctx.outputs[0], y);
 }
 
 std::vector<ValueId> expand(const Graph& graph, const Node& node, Patch& patch) {
   Expansion e(graph, node, patch);
-  if (!is_float(e.dtype(0))) return {};
+  const Factors by = factors(node);
+  const bool integers = !is_float(e.dtype(0));
+  if (integers && !by.whole()) return {};
   const Transposed t = transposed(node);
   const auto operand = [&](size_t i, bool swap) {
     return swap ? e.add("Transpose", {e.in(i)}, {{"perm", std::vector<int64_t>{1, 0}}}) : e.in(i);
   };
   const auto scaled = [&](ValueId value, double factor) {
-    return factor == 1 ? value : e.add("Mul", {value, e.scalar(factor)});
+    if (factor == 1) return value;
+    if (!integers) return e.add("Mul", {value, e.scalar(factor)});
+    Tensor scalar(e.dtype(0), {});
+    store_wrapped(scalar.data(), scalar.dtype(), 0, static_cast<int64_t>(factor));
+    return e.add("Mul", {value, e.constant(std::move(scalar))});
   };
   ValueId y = e.add("MatMul", {operand(0, t.a), operand(1, t.b)});
-  y = scaled(y, node.attrs.get_float("alpha", 1));
-  const double beta = node.attrs.get_float("beta", 1);
-  if (e.has(2) && beta != 0) y = e.add("Add", {y, scaled(e.in(2), beta)});
+  y = scaled(y, by.alpha);
+  if (e.has(2) && by.beta != 0) y = e.add("Add", {y, scaled(e.in(2), by.beta)});
   return {y};
 }
 

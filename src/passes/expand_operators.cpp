@@ -133,6 +133,8 @@ ExpandFn form_of(const Graph& graph, const Node& node) {
   if (node.inputs.size() > kMostOperands &&
       (op == "Sum" || op == "Mean" || op == "Max" || op == "Min"))
     return in_groups;
+  // Products of integers have a kernel, without factors and terms.
+  if (op == "Gemm" && !is_float(graph.value(node.inputs[0]).type.dtype)) return node.op->expand;
   if (op == "Conv" && results_per_channel(graph, node) > 1) return of_copied_channels;
   const bool extreme = op == "ReduceMax" || op == "ReduceMin";
   if (extreme && wider_integer(graph.value(node.inputs[0]).type.dtype)) return of_integers;

@@ -220,6 +220,36 @@ TEST_CASE("backends/conv: signals by taps apart have the same bits with any numb
   }
 }
 
+// Parts of signals have kernels of the same name as the whole, and another order of sums, where
+// windows reach far over the ends or step along.
+TEST_CASE(
+    "backends/conv: padded and strided signals have the same bits with any number of threads") {
+  Generator g(65);
+  const std::vector<Case> cases = {{{1, 256, 400}, 100, {10}, 1, {5}, {5, 5}},
+                                   {{1, 256, 400}, 128, {10}, 1, {5}, {5, 0}},
+                                   {{1, 512, 400}, 100, {3}, 1, {3}, {1, 0}},
+                                   {{1, 512, 400}, 256, {8}, 1, {2}, {4, 0}},
+                                   {{1, 512, 400}, 64, {9}, 1, {}, {7, 7}},
+                                   {{1, 512, 400}, 64, {3}, 1, {}, {2, 2}},
+                                   {{1, 256, 400}, 100, {8}, 1, {}, {4, 4}},
+                                   {{1, 256, 400}, 64, {5}, 1, {}, {3, 3}},
+                                   {{1, 64, 500}, 64, {7}, 1, {}, {3, 3}},
+                                   {{1, 128, 500, 1}, 64, {4, 1}, 1, {2, 1}, {1, 0, 1, 0}}};
+  RunOptions options;
+  options.background = true;
+  for (const Case& c : cases) {
+    INFO(to_text(c.x) << " to " << c.out << " by " << c.kernel[0]);
+    check_threads("onednn.conv", conv(g, c), options);
+    if (!cpu::has_bf16_products()) continue;
+    for (const DType type : {DType::kF32, DType::kBF16}) {
+      Problem p = conv(g, c);
+      p.inputs[0] = g.tensor(type, c.x);
+      p.attrs.set(std::string(kHeldIn.name), onnx_number(DType::kBF16));
+      check_threads("onednn.conv bf16", p, options);
+    }
+  }
+}
+
 TEST_CASE("backends/conv: 1x1 has parts for two threads, with the bits of the whole") {
   Generator g(62);
   const std::vector<Case> cases = {

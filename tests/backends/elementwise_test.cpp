@@ -428,8 +428,11 @@ TEST_CASE("backends/elementwise: f32 becomes 32 bits up to its bounds, and any n
 template <class T>
 void check_division() {
   constexpr T kLeast = std::numeric_limits<T>::min(), kMost = std::numeric_limits<T>::max();
-  std::vector<T> numbers = {kLeast, kLeast + 1, kMost, kMost - 1, 0, 1, -1, 2, -2, 3, -3, 7, 1000};
-  for (int bit = 20; bit < static_cast<int>(8 * sizeof(T)) - 1; ++bit)
+  std::vector<T> numbers;
+  for (const int64_t x : {int64_t{kLeast}, int64_t{kLeast} + 1, int64_t{kMost}, int64_t{kMost} - 1})
+    numbers.push_back(static_cast<T>(x));
+  for (const int64_t x : {0, 1, -1, 2, -2, 3, -3, 7, 100}) numbers.push_back(static_cast<T>(x));
+  for (int bit = sizeof(T) < 4 ? 3 : 20; bit < static_cast<int>(8 * sizeof(T)) - 1; ++bit)
     for (const int64_t near : {-1, 0, 1})
       for (const int64_t sign : {-1, 1})
         numbers.push_back(static_cast<T>(sign * ((int64_t{1} << bit) + near)));
@@ -448,18 +451,34 @@ void check_division() {
       remainders.push_back(r);
       modulos.push_back(r != 0 && (r < 0) != (y < 0) ? r + y : r);
     }
-  const auto of = [&](const char* op, int64_t fmod) {
+  const auto of = [&](const char* op, int64_t fmod, const Tensor& left, const Tensor& right) {
     Problem p;
     p.op = &get_op(op);
     if (p.op->name == "Mod") p.attrs.set("fmod", fmod);
-    p.inputs = {Tensor::of(a), Tensor::of(b)};
+    p.inputs = {left, right};
     return run_row(find_row("xc.elementwise", op), p)[0].to_int64s();
   };
-  CHECK(of("Div", 0) == quotients);
-  CHECK(of("Mod", 1) == remainders);
-  CHECK(of("Mod", 0) == modulos);
+  const Tensor left = Tensor::of(a), right = Tensor::of(b);
+  CHECK(of("Div", 0, left, right) == quotients);
+  CHECK(of("Mod", 1, left, right) == remainders);
+  CHECK(of("Mod", 0, left, right) == modulos);
+  // One number by all others, all by one.
+  const Tensor all = Tensor::of(numbers);
+  const auto side = static_cast<int64_t>(numbers.size());
+  for (int64_t i = 0; i < side; ++i) {
+    const Tensor one = Tensor::of(std::vector<T>{numbers[static_cast<size_t>(i)]});
+    const auto by_all = of("Div", 0, one, all), by_one = of("Mod", 0, all, one);
+    for (int64_t k = 0; k < side; ++k) {
+      CHECK(by_all[static_cast<size_t>(k)] == quotients[static_cast<size_t>(i * side + k)]);
+      CHECK(by_one[static_cast<size_t>(k)] == modulos[static_cast<size_t>(k * side + i)]);
+    }
+  }
 }
 TEST_CASE("backends/elementwise: whole quotients and remainders at the ends of their range") {
+  check_division<int8_t>();
+  check_division<uint8_t>();
+  check_division<int16_t>();
+  check_division<uint16_t>();
   check_division<int32_t>();
   check_division<int64_t>();
 }

@@ -228,25 +228,127 @@ TEST_CASE("backends/gather: many picks of single elements, in any number of task
   }
 }
 
-TEST_CASE("backends/movement: a matrix is copied as element by element, whatever its strides") {
+template <class T>
+void check_matrices() {
   using Strides = std::pair<int64_t, int64_t>;
-  std::vector<uint16_t> from(4096);
-  for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<uint16_t>(i);
-  for (const int64_t rows : {1, 3, 5, 70})
-    for (const int64_t columns : {1, 2, 4, 17})
+  std::vector<T> from(4096);
+  for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<T>(i * 37);
+  for (const int64_t rows : {1, 2, 3, 4, 5, 70})
+    for (const int64_t columns : {1, 2, 3, 4, 17})
       for (const auto& [from_row, from_column] :
-           {Strides{columns, 1}, Strides{1, rows}, Strides{0, 3}, Strides{2, 2 * rows}})
-        for (const auto& [to_row, to_column] :
-             {Strides{columns, 1}, Strides{1, rows}, Strides{2 * columns, 2}}) {
-          std::vector<uint16_t> to(4096, 7), want = to;
+           {Strides{columns, 1}, Strides{1, rows}, Strides{1, rows + 3}, Strides{0, 3},
+            Strides{1, 0}, Strides{2, 2 * rows}})
+        for (const auto& [to_row, to_column] : {Strides{columns, 1}, Strides{1, rows},
+                                                Strides{columns + 1, 1}, Strides{2 * columns, 2}}) {
+          INFO(rows << " x " << columns << " from " << from_row << ", " << from_column << " to "
+                    << to_row << ", " << to_column);
+          std::vector<T> to(4096, 7), want = to;
           for (int64_t r = 0; r < rows; ++r)
             for (int64_t c = 0; c < columns; ++c)
               want[static_cast<size_t>(r * to_row + c * to_column)] =
                   from[static_cast<size_t>(r * from_row + c * from_column)];
-          cpu::copy_matrix({rows, columns, from_row, from_column, to_row, to_column, 2},
-                           from.data(), to.data());
+          cpu::copy_matrix(
+              {rows, columns, from_row, from_column, to_row, to_column, int64_t{sizeof(T)}},
+              from.data(), to.data());
           CHECK(to == want);
         }
+}
+TEST_CASE("backends/movement: a matrix is copied as element by element, whatever its strides") {
+  check_matrices<uint8_t>();
+  check_matrices<uint16_t>();
+  check_matrices<uint32_t>();
+  check_matrices<uint64_t>();
+}
+
+/// Planes of 2 to 4 channels into pixels and back.
+template <class T, class Transpose>
+void check_channels(Transpose transpose) {
+  for (const int64_t channels : {2, 3, 4})
+    for (const int64_t pixels : {5, 15, 16, 17, 64, 100}) {
+      const int64_t plane = pixels + 2;  // what lies between planes is left alone
+      const auto size = static_cast<size_t>(channels * plane);
+      std::vector<T> planes(size), dense(static_cast<size_t>(channels * pixels)), back(size, 7);
+      for (size_t i = 0; i < size; ++i) planes[i] = static_cast<T>(i * 31 + 1);
+      auto want = dense;
+      auto want_back = back;
+      for (int64_t p = 0; p < pixels; ++p)
+        for (int64_t c = 0; c < channels; ++c) {
+          const auto at = static_cast<size_t>(c * plane + p);
+          want[static_cast<size_t>(p * channels + c)] = want_back[at] = planes[at];
+        }
+      INFO(channels << " x " << pixels << " of " << sizeof(T));
+      transpose(planes.data(), dense.data(), pixels, channels, plane, channels);
+      CHECK(dense == want);
+      transpose(want.data(), back.data(), channels, pixels, channels, plane);
+      CHECK(back == want_back);
+    }
+}
+TEST_CASE("backends/movement: channels into pixels and back, on every instruction set") {
+  check_channels<uint8_t>(cpu::baseline::transpose_1);
+  check_channels<uint16_t>(cpu::baseline::transpose_2);
+  check_channels<uint32_t>(cpu::baseline::transpose_4);
+#if defined(__x86_64__)
+  if (cpu_info().isa >= Isa::kAvx2) {
+    check_channels<uint8_t>(cpu::avx2::transpose_1);
+    check_channels<uint16_t>(cpu::avx2::transpose_2);
+    check_channels<uint32_t>(cpu::avx2::transpose_4);
+  }
+  if (cpu_info().isa >= Isa::kAvx512) {
+    check_channels<uint8_t>(cpu::avx512::transpose_1);
+    check_channels<uint16_t>(cpu::avx512::transpose_2);
+    check_channels<uint32_t>(cpu::avx512::transpose_4);
+  }
+#endif
+}
+
+TEST_CASE("backends/copy: images of few channels between planes and pixels, cut into tasks") {
+  Generator g(37);
+  for (DType type : {DType::kU8, DType::kBF16, DType::kF32, DType::kI64})
+    for (int64_t channels : {1, 2, 3, 4, 5}) {
+      INFO(name(type) << " " << channels);
+      const Tensor pixels = g.tensor(type, {2, 150, 301, channels}, 0, 99),
+                   planes = g.tensor(type, {2, channels, 150, 301}, 0, 99);
+      const Problem split =
+          problem("Transpose", {pixels}, attr("perm", std::vector<int64_t>{0, 3, 1, 2}));
+      const Problem merge =
+          problem("Transpose", {planes}, attr("perm", std::vector<int64_t>{0, 2, 3, 1}));
+      check_row("xc.copy", split, {});
+      check_row("xc.copy", merge, {});
+      check_threads("xc.copy", split);
+      check_threads("xc.copy", merge);
+    }
+}
+
+TEST_CASE("backends/copy: tiles that repeat several axes, cut into tasks") {
+  Generator g(39);
+  for (DType type : {DType::kU8, DType::kF32})
+    for (const Dims& dims : {Dims{40, 8, 9}, Dims{1, 8, 9}, Dims{40, 1, 9}, Dims{40, 8, 1},
+                             Dims{3, 40, 200}, Dims{0, 8, 9}})
+      for (const auto& times : {std::vector<int64_t>{1, 4, 5},
+                                {1, 0, 2},
+                                {1, 2, 1},
+                                {1, 1, 3},
+                                {2, 3, 2},
+                                {1, 40, 30}}) {
+        const Dims image{2, dims[0], dims[1], dims[2]};
+        INFO(name(type) << to_text(dims) << " by " << times[1] << ", " << times[2]);
+        const Problem p = problem(
+            "Tile", {g.tensor(type, image, 0, 99), ints({1, times[0], times[1], times[2]})});
+        check_row("xc.copy", p, {});
+        check_threads("xc.copy", p);
+      }
+}
+
+TEST_CASE("backends/copy: single elements repeated, some rows of them") {
+  Generator g(38);
+  for (DType type : {DType::kU8, DType::kF16, DType::kF32, DType::kF64})
+    for (int64_t times : {2, 3, 4, 5, 8, 16, 17})
+      for (const Dims& dims : {Dims{3, 1, 40, 1}, Dims{2, 2, 7, 1}, Dims{1, 1, 3, 1}}) {
+        INFO(name(type) << to_text(dims) << " " << times);
+        check_row("xc.copy",
+                  problem("Expand", {g.tensor(type, dims, 0, 99), ints({dims[0], 2, 1, times})}),
+                  {});
+      }
 }
 
 TEST_CASE("backends/movement: rows of elements some steps apart, on every instruction set") {

@@ -68,6 +68,74 @@ TEST_CASE("backends/reduce: means and roots of integers are of sums in 64 bits")
   CHECK(made("ReduceMean", Tensor::of<int8_t>({-128, -127, 127, 126}, {2, 2})) == Ints{-127, 126});
 }
 
+TEST_CASE("backends/reduce: sums of nothing but -0 are 0, over rows and columns") {
+  for (const char* op : {"ReduceSum", "ReduceMean", "ReduceL1"})
+    for (const Dims& dims : {Dims{3, 70}, Dims{70, 3}, Dims{2, 3, 50}, Dims{2000, 3}})
+      for (int64_t axis = 0; axis < static_cast<int64_t>(dims.size()); ++axis) {
+        Problem p;
+        p.op = &get_op(op);
+        Tensor x(DType::kF32, dims);
+        std::fill_n(x.as<float>(), x.count(), -0.0f);
+        p.inputs = {x, Tensor::of<int64_t>({axis}, {1})};
+        INFO(op << to_text(dims) << axis);
+        for (const double v : run_row(find_row("xc.reduce", op), p, {})[0].to_doubles())
+          CHECK((v == 0 && !std::signbit(v)));
+      }
+}
+
+TEST_CASE("backends/reduce: results of no elements, many of them") {
+  for (const char* op : {"ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin",
+                         "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum"})
+    for (DType type : {DType::kF32, DType::kF64, DType::kI32, DType::kI64, DType::kBF16})
+      for (const Dims& dims : {Dims{0, 3000}, Dims{3000, 0}, Dims{5, 0, 700}, Dims{40, 3, 0}}) {
+        const bool needs_elements = !is_float(type) && std::string_view(op) != "ReduceSum" &&
+                                    std::string_view(op) != "ReduceProd" &&
+                                    std::string_view(op) != "ReduceSumSquare";
+        if (needs_elements) continue;
+        Problem p;
+        p.op = &get_op(op);
+        int64_t axis = 0;
+        while (dims[static_cast<size_t>(axis)] != 0) ++axis;
+        p.inputs = {Tensor(type, dims), Tensor::of<int64_t>({axis}, {1})};
+        INFO(op << name(type) << to_text(dims));
+        check_row("xc.reduce", p, {});
+        p.constant = {false, true};
+        check_row("xc.reduce", p, {});
+      }
+}
+
+TEST_CASE("backends/reduce: short rows of halves have the bits that each has alone") {
+  Generator g(47);
+  for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceL2"})
+    for (DType type : {DType::kF16, DType::kBF16, DType::kI8})
+      for (int64_t n : {1, 2, 7, 64, 80, 100, 768, 1024, 1025}) {
+        if (type == DType::kI8 && std::string_view(op) != "ReduceSum") continue;
+        const int64_t rows = 37, gap = 3;
+        Problem many;
+        many.op = &get_op(op);
+        many.inputs = {g.tensor(type, {rows, n}, -4, 4), Tensor::of<int64_t>({1}, {1})};
+        INFO(op << name(type) << " " << n);
+        const auto& row = find_row("xc.reduce", op);
+        if (!row.supports(spec_of(many, node_of(many), {})).yes()) continue;
+        const Tensor together = run_row(row, many)[0];
+        Tensor apart(type, {rows, n + gap});
+        const auto size = static_cast<size_t>(n * element_size(type));
+        for (int64_t r = 0; r < rows; ++r)
+          std::memcpy(apart.as<std::byte>() + r * (n + gap) * element_size(type),
+                      many.inputs[0].as<std::byte>() + r * n * element_size(type), size);
+        Problem spread = many;
+        spread.inputs[0] = Tensor(apart.buffer(), 0, type, {rows, n}, {n + gap, 1});
+        CHECK(same_bits(run_row(row, spread)[0], together));
+        for (int64_t r = 0; r < rows; ++r) {
+          Problem alone = many;
+          alone.inputs[0] =
+              Tensor(many.inputs[0].buffer(), r * n * element_size(type), type, {1, n});
+          const Tensor one(together.buffer(), r * element_size(type), type, {1, 1});
+          CHECK(same_bits(run_row(row, alone)[0], one));
+        }
+      }
+}
+
 TEST_CASE("backends/reduce: rounding does not pile up over millions of elements") {
   struct Sum {
     Dims dims;

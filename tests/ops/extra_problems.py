@@ -134,6 +134,17 @@ def products(m: Maker) -> Iterator[Problem]:
         yield m.problem(f"gemm_c_{'x'.join(map(str, c))}", "Gemm", 1,
                         [m.floats(2, 3), m.floats(4, 2), m.floats(*c)],
                         transA=1, transB=1, alpha=0.5, beta=2.0)  # fmt: skip
+    # Integers, which onnxruntime multiplies in floats.
+    for kind in (np.int32, np.int64, np.uint32, np.uint64):
+        low, high = np.iinfo(kind).min, np.iinfo(kind).max
+        a, b, c = (m.random.integers(low, high, dims, kind, True) for dims in ((3, 2), (4, 3), (4,)))
+        made = m.problem(f"gemm_wraps_{kind.__name__}", "Gemm", 1, [a, b, c], transA=1, transB=1,
+                         alpha=3.0, beta=-2.0)  # fmt: skip
+        wide = [v.astype(np.int64).astype(np.uint64) for v in (a, b, c)]
+        product = wide[0].T @ wide[1].T * np.uint64(3) - wide[2] * np.uint64(2)
+        made.expected = [product.astype(kind)]
+        made.alone = True
+        yield made
 
 
 def norms(m: Maker) -> Iterator[Problem]:

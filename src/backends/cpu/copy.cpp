@@ -16,8 +16,9 @@ namespace {
 
 /// Bytes of a unit where one row is long enough to be split.
 constexpr int64_t kPieceBytes = 64 << 10;
-constexpr int64_t kTile = 64;  ///< rows of a unit of a transposition
-constexpr int64_t kBlock = 4;  ///< rows and columns from which on it goes by blocks
+constexpr int64_t kTile = 64;        ///< rows of a unit of a transposition
+constexpr int64_t kBlock = 4;        ///< rows and columns from which on it goes by blocks
+constexpr int64_t kFewRepeats = 16;  ///< of one element, more of which are filled in at a time
 
 /// n times the same element.
 template <class T>
@@ -48,7 +49,7 @@ void copy_strided(const T* from, T* to, int64_t n, int64_t from_step, int64_t to
 }
 
 /// A transposition of so few columns that a block would be mostly empty: to[r * row_to + c] =
-/// from[r + c * col_from]. The colours of an image, in planes before and side by side after.
+/// from[r + c * col_from].
 template <class T>
 void interleave(const T* from, T* to, int64_t rows, int64_t cols, int64_t col_from,
                 int64_t row_to) {
@@ -56,14 +57,30 @@ void interleave(const T* from, T* to, int64_t rows, int64_t cols, int64_t col_fr
     for (int64_t r = 0; r < rows; ++r) to[r * row_to + c] = from[r + c * col_from];
 }
 
-/// The same of any number of columns, a tile after another.
+/// The same of any number of columns.
+template <class T>
+void transpose_rows(const T* from, T* to, int64_t rows, int64_t cols, int64_t col_from,
+                    int64_t row_to) {
+  constexpr auto size = static_cast<int64_t>(sizeof(T));
+  if (cols < kBlock && !few_channels(cols, row_to, size))
+    return interleave(from, to, rows, cols, col_from, row_to);
+  transpose(from, to, rows, cols, col_from, row_to, size);
+}
+
+/// The same, a tile after another.
 template <class T>
 void transpose_tiles(const T* from, T* to, int64_t rows, int64_t cols, int64_t col_from,
                      int64_t row_to) {
-  if (cols < kBlock) return interleave(from, to, rows, cols, col_from, row_to);
-  for (int64_t r = 0; r < rows; r += kTile)
-    transpose(from + r, to + r * row_to, std::min(kTile, rows - r), cols, col_from, row_to,
-              static_cast<int64_t>(sizeof(T)));
+  const bool at_once = few_channels(cols, row_to, static_cast<int64_t>(sizeof(T)));
+  const int64_t tile = at_once ? rows : kTile;
+  for (int64_t r = 0; r < rows; r += tile)
+    transpose_rows(from + r, to + r * row_to, std::min(tile, rows - r), cols, col_from, row_to);
+}
+
+/// Whether rows of `channels` are pixels that are quicker split into planes than picked from.
+bool splits_pixels(int64_t channels, int64_t pixel_stride, int64_t element_bytes) {
+  return few_channels(channels, pixel_stride, element_bytes) &&
+         !(channels < 4 && every_beats_transpose(pixel_stride, element_bytes));
 }
 
 }  // namespace
@@ -83,7 +100,8 @@ void copy_matrix(MatrixCopy m, const void* from, void* to) {
     using T = decltype(element);
     const T* const source = static_cast<const T*>(from);
     T* const target = static_cast<T*>(to);
-    if (m.from_row == 1 && m.to_column == 1 && m.rows >= kBlock && m.columns > 1)
+    if (m.from_row == 1 && m.to_column == 1 && m.columns > 1 &&
+        (m.rows >= kBlock || splits_pixels(m.rows, m.from_column, m.element_bytes)))
       return transpose_tiles(source, target, m.rows, m.columns, m.from_column, m.to_row);
     if (m.from_column == 1 && m.to_column == 1) {
       constexpr auto size = static_cast<int64_t>(sizeof(T));
@@ -120,17 +138,19 @@ CopyPlan::CopyPlan(std::span<const int64_t> dims, std::span<const int64_t> from_
     pieces_ = std::max<int64_t>(1, cols_ * element_bytes / kPieceBytes);
   } else {
     kind_ = Kind::kStrided;
-    const bool picked = col_to_ == 1 && every_beats_transpose(col_from_, element_bytes);
-    for (size_t axis = 0; !picked && axis < last; ++axis)
-      if (from[axis] == 1 && col_to_ == 1 && sizes[axis] >= kBlock && cols_ > 1 && col_from_ != 0) {
-        kind_ = Kind::kTransposed;
+    for (size_t axis = 0; axis < last; ++axis)
+      if (const Kind kind = kind_with_rows(sizes[axis], from[axis], to[axis]);
+          kind != Kind::kStrided) {
+        kind_ = kind;
         row_axis = axis;
       }
-    if (kind_ == Kind::kTransposed) {
+    if (kind_ != Kind::kStrided) {
       rows_ = sizes[row_axis];
-      row_from_ = 1;
       row_to_ = to[row_axis];
-      pieces_ = ceil_div(rows_, kTile);
+      const int64_t bytes = checked_mul(rows_, cols_) * element_bytes;
+      pieces_ = kind_ == Kind::kSplit || few_channels(cols_, row_to_, element_bytes)
+                    ? std::max<int64_t>(1, bytes / kPieceBytes)
+                    : ceil_div(rows_, kTile);
     }
   }
   for (size_t axis = 0; axis < last; ++axis) {
@@ -140,6 +160,16 @@ CopyPlan::CopyPlan(std::span<const int64_t> dims, std::span<const int64_t> from_
     outer_to_.push_back(to[axis]);
   }
   units_ = checked_mul(element_count(outer_dims_), pieces_);
+}
+
+CopyPlan::Kind CopyPlan::kind_with_rows(int64_t rows, int64_t row_from, int64_t row_to) const {
+  if (row_from != 1 || col_to_ != 1 || cols_ == 1) return Kind::kStrided;
+  if (splits_pixels(rows, col_from_, element_bytes_)) return Kind::kSplit;
+  if (rows < kBlock) return Kind::kStrided;
+  // Elements that are repeated are columns of the same place.
+  if (col_from_ == 0)
+    return cols_ <= kFewRepeats && row_to == cols_ ? Kind::kTransposed : Kind::kStrided;
+  return every_beats_transpose(col_from_, element_bytes_) ? Kind::kStrided : Kind::kTransposed;
 }
 
 void CopyPlan::run(const void* from, void* to, int64_t begin, int64_t end) const {
@@ -201,11 +231,13 @@ void CopyPlan::run(const void* from, void* to, int64_t begin, int64_t end) const
           break;
         case Kind::kTransposed: {
           const int64_t first = part_of(rows_, piece), last = part_of(rows_, piece + 1);
-          if (cols_ < kBlock)
-            interleave(f + first, t + first * row_to_, last - first, cols_, col_from_, row_to_);
-          else
-            transpose(f + first, t + first * row_to_, last - first, cols_, col_from_, row_to_,
-                      static_cast<int64_t>(sizeof(T)));
+          transpose_rows(f + first, t + first * row_to_, last - first, cols_, col_from_, row_to_);
+          break;
+        }
+        case Kind::kSplit: {
+          const int64_t first = part_of(cols_, piece), last = part_of(cols_, piece + 1);
+          transpose(f + first * col_from_, t + first, rows_, last - first, col_from_, row_to_,
+                    static_cast<int64_t>(sizeof(T)));
           break;
         }
       }

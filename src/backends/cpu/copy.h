@@ -24,14 +24,18 @@ class CopyPlan {
   int64_t bytes() const { return bytes_; }  ///< copied in total
 
  private:
-  enum class Kind : uint8_t { kRuns, kStrided, kTransposed };
+  /// kSplit: a transposition of few rows, the channels of pixels, whose columns are divided.
+  enum class Kind : uint8_t { kRuns, kStrided, kTransposed, kSplit };
+  /// What is done with the last axis and another one of `rows` elements.
+  Kind kind_with_rows(int64_t rows, int64_t row_from, int64_t row_to) const;
+
   Kind kind_ = Kind::kRuns;
   int64_t element_bytes_ = 1;
   int64_t bytes_ = 0;
   int64_t units_ = 0;
   // Outer axes, then the last one or two, which the inner loop takes.
   Dims outer_dims_, outer_from_, outer_to_;
-  int64_t rows_ = 1, row_from_ = 0, row_to_ = 0;  ///< kTransposed: second inner axis
+  int64_t rows_ = 1, row_to_ = 0;  ///< kTransposed, kSplit: second inner axis, dense in the source
   int64_t cols_ = 1, col_from_ = 1, col_to_ = 1;
   int64_t pieces_ = 1;  ///< units per outer index
 };

@@ -14,6 +14,8 @@ namespace {
 
 constexpr uint32_t kScratch = UINT32_MAX;  ///< as a buffer: the scratch of the run
 constexpr int64_t kTaskBytes = 256 << 10;
+constexpr int64_t kShortRepeat =
+    512;  ///< bytes of a run that a Tile repeats; longer ones cost little
 /// What parts that take turns write in one, all together: little against a first-level cache.
 constexpr int64_t kTurnBytes = 8 << 10;
 
@@ -21,6 +23,16 @@ struct Piece {
   uint32_t from = 0, to = 0;       ///< indices in StepArgs::buffers
   int64_t from_at = 0, to_at = 0;  ///< bytes
   CopyPlan plan;
+  /// The plan is run for so many blocks, so many bytes apart; then these are the units.
+  int64_t blocks = 1, from_step = 0, to_step = 0;
+
+  int64_t units() const { return blocks == 1 ? plan.units() : blocks; }
+  int64_t bytes() const { return blocks * plan.bytes(); }
+  void run(const std::byte* source, std::byte* target, int64_t begin, int64_t end) const {
+    if (blocks == 1) return plan.run(source, target, begin, end);
+    for (int64_t block = begin; block < end; ++block)
+      plan.run(source + block * from_step, target + block * to_step);
+  }
 };
 
 /// What a rule sees.
@@ -144,18 +156,51 @@ void slice(const Case& c) {
   c.copy(0, 0, y.dims, strides, at, y.strides, 0);
 }
 
-void tile(const Case& c) {
+/// Axes of a Tile from `first` on: each as its repeats and its elements.
+void add_repeats(const Case& c, size_t first, Dims& dims, Dims& from, Dims& to) {
   const OperandView &x = c.in(), &y = c.out();
-  Dims dims, from, to;
-  for (size_t i = 0; i < x.dims.size(); ++i) {
-    if (x.dims[i] == 0) return;
-    dims.push_back(y.dims[i] / x.dims[i]);
-    from.push_back(0);
-    to.push_back(y.strides[i] * x.dims[i]);
-    dims.push_back(x.dims[i]);
-    from.push_back(x.strides[i]);
-    to.push_back(y.strides[i]);
+  for (size_t i = first; i < x.dims.size(); ++i) {
+    dims.insert(dims.end(), {y.dims[i] / x.dims[i], x.dims[i]});
+    from.insert(from.end(), {0, x.strides[i]});
+    to.insert(to.end(), {y.strides[i] * x.dims[i], y.strides[i]});
   }
+}
+
+/// Of dense operands two axes of which are repeated, the inner one in short runs: blocks of the
+/// outer axis are made once, then repeated as a whole. False where it is not that.
+bool tile_blocks(const Case& c) {
+  const OperandView &x = c.in(), &y = c.out();
+  const size_t rank = x.dims.size();
+  const auto repeated = [&](size_t axis) { return y.dims[axis] != x.dims[axis]; };
+  size_t outer = 0, inner = rank;
+  while (outer < rank && !repeated(outer)) ++outer;
+  while (inner > outer && !repeated(inner - 1)) --inner;
+  if (inner < outer + 2 || !is_contiguous(x.dims, x.strides) || !is_contiguous(y.dims, y.strides))
+    return false;
+  const int64_t size = element_size(x.dtype), block = x.dims[outer] * y.strides[outer];
+  const int64_t blocks = element_count(x.dims.first(outer));
+  // What repeats a block waits for it: with several, tasks are of whole ones (plan_turns()).
+  if (blocks == 1 || x.dims[inner - 1] * x.strides[inner - 1] * size >= kShortRepeat) return false;
+  Dims dims{x.dims[outer]}, from{x.strides[outer]}, to{y.strides[outer]};
+  add_repeats(c, outer + 1, dims, from, to);
+  c.copy(0, 0, dims, from, 0, to, 0);
+  Piece& made = c.pieces.back();
+  made.blocks = blocks;
+  made.from_step = x.dims[outer] * x.strides[outer] * size;
+  made.to_step = y.dims[outer] * y.strides[outer] * size;
+  const int64_t times = y.dims[outer] / x.dims[outer] - 1;
+  const Dims again{times, block}, same_block{0, 1}, next{block, 1};
+  Piece more{made.to, made.to, 0, block * size, CopyPlan(again, same_block, next, size)};
+  more.blocks = blocks;
+  more.from_step = more.to_step = made.to_step;
+  c.pieces.push_back(std::move(more));
+  return true;
+}
+
+void tile(const Case& c) {
+  if (c.out().count() == 0 || tile_blocks(c)) return;
+  Dims dims, from, to;
+  add_repeats(c, 0, dims, from, to);
   c.copy(0, 0, dims, from, 0, to, 0);
 }
 
@@ -237,8 +282,8 @@ class CopyBound final : public BoundKernel {
       rule_({*spec_, views_, ControlInputs(*spec_, views_), pieces_, scratch_bytes});
       int64_t bytes = 0;
       for (const Piece& piece : pieces_) {
-        bytes += piece.plan.bytes();
-        units_ += piece.plan.units();
+        bytes += piece.bytes();
+        units_ += piece.units();
         held_bytes += 256;
       }
       plan_turns(bytes);
@@ -267,10 +312,10 @@ class CopyBound final : public BoundKernel {
   /// is then written from front to back, not once per part with gaps between.
   void plan_turns(int64_t bytes) {
     if (pieces_.size() < 2 || scratch_bytes != 0) return;
-    const int64_t units = pieces_.front().plan.units();
+    const int64_t units = pieces_.front().units();
     if (units < 2 || std::any_of(
                          pieces_.begin(), pieces_.end(),
-                         [&](const Piece& piece) { return piece.plan.units() != units; }))
+                         [&](const Piece& piece) { return piece.units() != units; }))
       return;
     units_ = units;
     turn_ = std::clamp<int64_t>(kTurnBytes / std::max<int64_t>(1, bytes / units), 1, units);
@@ -280,7 +325,7 @@ class CopyBound final : public BoundKernel {
                          int64_t end) {
     int64_t first = 0;
     for (const Piece& piece : pieces) {
-      const int64_t units = piece.plan.units();
+      const int64_t units = piece.units();
       const int64_t low = std::max<int64_t>(begin - first, 0), high = std::min(end - first, units);
       if (low < high) run_piece(piece, args, low, high);
       first += units;
@@ -294,7 +339,7 @@ class CopyBound final : public BoundKernel {
     const std::byte* const from = at(piece.from, piece.from_at);
     std::byte* const to = at(piece.to, piece.to_at);
     // A part of a Concat may have been made where it belongs.
-    if (from != to) piece.plan.run(from, to, begin, end);
+    if (from != to) piece.run(from, to, begin, end);
   }
 
   std::shared_ptr<const StepSpec> spec_;

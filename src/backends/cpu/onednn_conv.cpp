@@ -9,8 +9,9 @@
 // A convolution is split over images, then rows of the result; when it has few rows or more weights
 // than data, and many channels, over channels, through scratch. No split divides a sum, and the
 // library's order of summation does not depend on the split (a test compares the bits), but where
-// it multiplies by its sgemm below AVX-512: then the split depends on the shape alone. That it does
-// is known when a primitive has been made; what is bound is made anew then.
+// it multiplies by its sgemm below AVX-512, or sums up several taps along the only axis: then the
+// split depends on the shape alone. That it calls its sgemm is known when a primitive has been
+// made; what is bound is made anew then.
 //
 // Where the processor multiplies bf16 and operands may be rounded, weights are packed so, and each
 // part's input is rounded to bf16 in scratch where it is not stored so; sums are f32. (In the
@@ -143,6 +144,9 @@ class ConvBound final : public BoundKernel {
                  is_contiguous(y.dims, y.strides);
     stage_x_ = !x_last_ && !row_major_;
     cut_alike_ = products_cut_alike() || !store.constant();
+    // The order of such sums depends on how many columns there are and on their padding: on the
+    // blocks the library makes of columns and channels, which no description tells.
+    order_untold_ = s.axes.size() == 1 && s.taps() > 1 && store.constant();
     onednn_call("a convolution", [&] {
       for (;; ++division_) {
         if (!build(spec, context, plan, squeezed, store)) {
@@ -239,7 +243,7 @@ class ConvBound final : public BoundKernel {
   void divide(const StepSpec& spec, const BindContext& context, const Plan& plan,
               const ConvProblem& s) {
     const bool cut_alike = cut_alike_ || !(row_major_ || by_sgemm_);
-    by_shape_ = spec.numerics == Numerics::kStrict || !cut_alike;
+    by_shape_ = spec.numerics == Numerics::kStrict || !cut_alike || order_untold_;
     auto ways = conv_divisions(s, spec.threads, by_shape_,
                                !row_major_ && !(x_last_ && y_last_ && !plan.rest.staged()), 4,
                                row_major_);  // of which some rows are no dense tensor
@@ -441,13 +445,8 @@ class ConvBound final : public BoundKernel {
   /// another kernel for fewer rows, or other blocks of the weights, with which sums of many
   /// channels by several taps go back and forth between these. Sums by one tap add up channel by
   /// channel with any: 14,500 parts of 4,000 of f32 (AVX-512, AVX2) and 5,400 of 1,500 of bf16 by
-  /// vectors have the same bits; nothing is known of matrix units. Of taps apart along the only
-  /// axis the order depends on how wide the blocks of columns are, which no description tells.
+  /// vectors have the same bits; nothing is known of matrix units.
   bool multiplies_alike(const StepSpec& spec, const ConvProblem& s) const {
-    const WindowAxis& first = s.axes[0];
-    const bool apart = s.axes.size() == 1 && first.kernel > 1 && first.dilation > 1;
-    const auto cut = [&](const Variant& variant) { return variant.y_dims[2] != s.y_dims[2]; };
-    if (apart && std::ranges::any_of(variants_, cut)) return false;
     const OneThread guard;
     const Variant whole{s.x_dims, s.y_dims, s.axes[0].pad_begin, s.axes[0].pad_end};
     const Described pd = describe(spec, s, whole);
@@ -490,6 +489,7 @@ class ConvBound final : public BoundKernel {
   /// Regions of the sgemm's products may depend on the number of threads: those of weights that
   /// change do not.
   bool cut_alike_ = false;
+  bool order_untold_ = false;
   bool by_shape_ = false;  ///< regions do not depend on it
   uint32_t summed_ = 0;    ///< the input that the result takes the place of, where mapped_ says so
   ConvRegions regions_;

@@ -164,6 +164,7 @@ class ReduceBound final : public BoundKernel {
     allocates = dynamic_;
     if (!dynamic_) {
       loops_ = make(nullptr);
+      allocates = loops_.count == 0;
       // Columns: the dense axis is split too.
       blocks_ = loops_.columns ? ceil_div(loops_.inner, kChunk) : 1;
       const int64_t units = loops_.results * blocks_;
@@ -215,23 +216,50 @@ class ReduceBound final : public BoundKernel {
 
   /// Whether every result is one dense row, as softmax's maxima and pooled images are.
   bool one_row_each(const Loops& loops) const {
-    return !loops.columns && loops.inner_x == 1 && !widen_ && loops.fold_dims.empty() &&
-           !loops.kept_dims.empty() && !in_blocks(loops);
+    return !loops.columns && loops.inner_x == 1 && (!widen_ || loops.inner <= kChunk) &&
+           loops.fold_dims.empty() && !loops.kept_dims.empty() && !in_blocks(loops);
   }
 
   /// Results [first, last), in runs along the last kept axis.
-  void run_rows(const Loops& loops, const std::byte* x, std::byte* y, std::byte* acc, int64_t first,
-                int64_t last) const {
+  void run_rows(const Loops& loops, const std::byte* x, std::byte* y, std::byte* acc,
+                std::byte* stage, int64_t first, int64_t last) const {
     const int64_t along = loops.kept_dims.back(), step_x = loops.kept_x.back(),
                   step_y = loops.kept_y.back();
     for (int64_t r = first; r < last;) {
       const int64_t n = std::min({kChunk, last - r, along - r % along});
       const std::byte* from = x + offset_at(r, loops.kept_dims, loops.kept_x) * stored_bytes_;
-      fns_.each(from, n, step_x, loops.inner, acc);
+      if (widen_)
+        fold_widened(from, n, step_x, loops.inner, acc, stage);
+      else
+        fns_.each(from, n, step_x, loops.inner, acc);
       store_finished(loops, {from, step_x}, acc, n,
                      y + offset_at(r, loops.kept_dims, loops.kept_y) * stored_bytes_, step_y);
       r += n;
     }
+  }
+  /// Rows of at most kChunk elements, `apart` in memory, as many of them staged at a time as fit.
+  void fold_widened(const std::byte* from, int64_t rows, int64_t apart, int64_t length,
+                    std::byte* results, std::byte* stage) const {
+    const int64_t most = kChunk / length;
+    for (int64_t r = 0; r < rows; r += most) {
+      const int64_t n = std::min(most, rows - r), joined = apart == length ? n : 1;
+      for (int64_t k = 0; k < n; k += joined)
+        widen(from + (r + k) * apart * stored_bytes_, stage + k * length * bytes_, joined * length);
+      fns_.each(stage, n, length, length, results + r * bytes_);
+    }
+  }
+
+  /// Units [first, last) of `units` where there are no elements, so that all results are alike.
+  void run_of_nothing(const Loops& loops, std::byte* y, std::byte* acc, std::byte* stage,
+                      int64_t first, int64_t last, int64_t units) const {
+    if (units == 0) return;
+    std::byte one[16];
+    fns_.start(acc, kPartials);
+    fns_.finish(acc, stage);
+    store_finished(loops, {stage, 0}, stage, 1, one, 1);
+    const OperandView& out = views_.outputs[0];
+    const CopyPlan fill(out.dims, Dims(out.dims.size(), 0), out.strides, stored_bytes_);
+    fill.run(one, y, fill.units() * first / units, fill.units() * last / units);
   }
   bool in_blocks(const Loops& loops) const { return add_ && loops.count > loop::kSumBlock; }
 
@@ -241,16 +269,22 @@ class ReduceBound final : public BoundKernel {
     auto* y = static_cast<std::byte*>(args.buffers[views_.inputs.size()]);
     auto* acc = static_cast<std::byte*>(args.scratch);
     auto* stage = acc + kChunk * 8 + kPartials * 8;
-    if (one_row_each(loops)) return run_rows(loops, x, y, acc, first, last);
+    if (loops.count == 0)
+      return run_of_nothing(loops, y, acc, stage, first, last, loops.results * blocks);
+    if (one_row_each(loops)) return run_rows(loops, x, y, acc, stage, first, last);
+    // Columns that are results as they come out of the loops are summed up in their place.
+    const bool in_place = loops.inner_y == 1 && compute_ == views_.inputs[0].dtype;
     for (int64_t unit = first; unit < last; ++unit) {
       const int64_t result = unit / blocks, block = unit % blocks;
       const std::byte* from = x + offset_at(result, loops.kept_dims, loops.kept_x) * stored_bytes_;
       std::byte* to = y + offset_at(result, loops.kept_dims, loops.kept_y) * stored_bytes_;
       if (loops.columns) {
         const int64_t i0 = block * kChunk, n = std::min(kChunk, loops.inner - i0);
-        fold_columns(loops, from + i0 * stored_bytes_, n, acc, stage);
-        store_finished(loops, {from + i0 * stored_bytes_, 1}, acc, n,
-                       to + i0 * loops.inner_y * stored_bytes_, loops.inner_y);
+        from += i0 * stored_bytes_;
+        to += i0 * loops.inner_y * stored_bytes_;
+        std::byte* const sums = in_place ? to : acc;
+        fold_columns(loops, from, n, sums, stage);
+        store_finished(loops, {from, 1}, sums, n, to, loops.inner_y);
         continue;
       }
       fold_rows(loops, from, acc, stage);
@@ -273,28 +307,26 @@ class ReduceBound final : public BoundKernel {
         add_({{before, acc}, {1, 1}, to, n, nullptr});
       first = false;
     };
-    fns_.start(acc, n);
     for (int64_t f = 0; f < folds; ++f) {
       const std::byte* at = from + offset_at(f, loops.fold_dims, loops.fold_x) * stored_bytes_;
       for (int64_t r = 0, more = 0; r < loops.rows; r += more) {
         if (rows == most) {
           end_block(before);
-          fns_.start(acc, n);
           rows = 0;
         }
         more = std::min(loops.rows - r, most - rows);
-        add_rows(loops, at + r * loops.row_x * stored_bytes_, more, n, acc, stage);
+        add_rows(loops, at + r * loops.row_x * stored_bytes_, more, n, acc, stage, rows == 0);
         rows += more;
       }
     }
     if (!first) end_block(acc);
   }
   void add_rows(const Loops& loops, const std::byte* from, int64_t rows, int64_t n, std::byte* acc,
-                std::byte* stage) const {
-    if (!widen_) return fns_.columns(from, rows, loops.row_x, n, acc);
+                std::byte* stage, bool first) const {
+    if (!widen_) return fns_.columns(from, rows, loops.row_x, n, acc, first);
     for (int64_t r = 0; r < rows; ++r) {
       widen(from + r * loops.row_x * stored_bytes_, stage, n);
-      fns_.columns(stage, 1, 0, n, acc);
+      fns_.columns(stage, 1, 0, n, acc, first && r == 0);
     }
   }
 
@@ -411,16 +443,13 @@ class ReduceBound final : public BoundKernel {
   }
 
   /// The post function of n values, which it changes, and their store, `stride` elements apart.
-  /// There is room for a chunk of the widest type at `values`. Columns start from the identity,
-  /// which differs from the initial value for sums of nothing but negative zeros only.
+  /// There is room for a chunk of the widest type at `values`, which may be `to` where nothing is
+  /// narrowed and the stride is 1.
   void store_finished(const Loops& loops, Source source, std::byte* values, int64_t n,
                       std::byte* to, int64_t stride) const {
     const auto apply = [&](auto zero) {
       using T = decltype(zero);
       T* v = reinterpret_cast<T*>(values);
-      if (loops.columns && row_.fold != Fold::kProd && row_.fold != Fold::kMax &&
-          row_.fold != Fold::kMin)
-        for (int64_t i = 0; i < n; ++i) v[i] = static_cast<T>(T{0} + v[i]);
       if constexpr (std::is_floating_point_v<T>) settle(v, n, loops.count);
       if constexpr (std::is_same_v<T, float>)
         if (row_.post == Post::kRoot && !widen_) mend_roots(loops, source, v, n);
@@ -453,7 +482,7 @@ class ReduceBound final : public BoundKernel {
       values += kChunk * 4;
     }
     if (stride == 1) {
-      std::memcpy(to, values, static_cast<size_t>(n * stored_bytes_));
+      if (values != to) std::memcpy(to, values, static_cast<size_t>(n * stored_bytes_));
       return;
     }
     for (int64_t i = 0; i < n; ++i)

@@ -25,7 +25,8 @@ struct FoldFns {
   /// results[r] = the three above for row r alone, without leaving the registers.
   void (*each)(const void* x, int64_t rows, int64_t stride, int64_t n, void* results);
   /// acc[i] = op(acc[i], x[r * stride + i]) for rows r in turn: a reduction over the outer axis.
-  void (*columns)(const void* x, int64_t rows, int64_t stride, int64_t n, void* acc);
+  /// `first`: of init where that says acc[i], which may hold anything.
+  void (*columns)(const void* x, int64_t rows, int64_t stride, int64_t n, void* acc, bool first);
 };
 /// Null entries when there is none for the type.
 FoldFns fold_fns(Fold fold, DType type, Isa isa);

@@ -74,6 +74,10 @@ void transpose(const void* from, void* to, int64_t rows, int64_t cols, int64_t c
   }
 }
 
+bool few_channels(int64_t count, int64_t pixel_stride, int64_t element_bytes) {
+  return count >= 2 && count <= 4 && pixel_stride == count && element_bytes <= 4;
+}
+
 bool copy_every(const void* from, void* to, const EveryCopy& copy, int64_t element_bytes) {
   static const auto run = of_isa(kEvery4);
   return element_bytes == 4 &&

@@ -12,6 +12,10 @@ namespace xc::cpu {
 void transpose(const void* from, void* to, int64_t rows, int64_t cols, int64_t col_from,
                int64_t row_to, int64_t element_bytes);
 
+/// Whether so many columns, or rows, are channels of dense pixels, which transpose() does without
+/// blocks: all at once.
+bool few_channels(int64_t count, int64_t pixel_stride, int64_t element_bytes);
+
 /// Rows of elements some steps apart: to[r * to_row + i] = from[r * from_row + i * step], i < n.
 struct EveryCopy {
   int64_t rows, n, step, from_row, to_row;
