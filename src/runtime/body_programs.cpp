@@ -133,11 +133,17 @@ std::vector<std::shared_ptr<Program>> Program::children() const {
   return out;
 }
 
-std::shared_ptr<Program> Program::child(size_t k) const {
+std::shared_ptr<Program> Program::take_child() {
   std::lock_guard lock(mutex_);
-  for (const auto& [body, children] : children_) {
-    if (k < children.size()) return children[k].program;
-    k -= children.size();
+  while (!children_.empty()) {
+    std::vector<Child>& of_body = children_.begin()->second;
+    if (of_body.empty()) {
+      children_.erase(children_.begin());
+      continue;
+    }
+    auto taken = std::move(of_body.back().program);
+    of_body.pop_back();
+    return taken;
   }
   return nullptr;
 }

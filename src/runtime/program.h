@@ -286,8 +286,9 @@ class Program : public std::enable_shared_from_this<Program> {
   const std::string& name() const { return name_; }
   /// Programs of this one's control-flow bodies, and variants of it, made so far.
   std::vector<std::shared_ptr<Program>> children() const;
-  /// The k-th of them, null when there are not so many; takes no memory.
-  std::shared_ptr<Program> child(size_t k) const;
+  /// Takes one of them out, of a program that runs no more; null when there is none. Takes no
+  /// memory.
+  std::shared_ptr<Program> take_child();
 
   /// Calls `keep` once with row-major copies of the graph values `values` of the next run of what
   /// `entry` executes now; the running thread copies at most `max_bytes`.

@@ -34,7 +34,7 @@ void Tier::added(const std::shared_ptr<Program>& program) {
 void Tier::removed(Program& program) {
   if (core_.queue.lost()) return;
   // One by one: a session that ends asks for no memory.
-  for (size_t k = 0; const auto child = program.child(k); ++k) removed(*child);
+  while (const auto child = program.take_child()) removed(*child);
   core_.queue.remove(program);
 }
 
