@@ -233,7 +233,7 @@ TEST_CASE(
                                    {{1, 512, 400}, 64, {3}, 1, {}, {2, 2}},
                                    {{1, 256, 400}, 100, {8}, 1, {}, {4, 4}},
                                    {{1, 256, 400}, 64, {5}, 1, {}, {3, 3}},
-                                   {{1, 64, 500}, 64, {7}, 1, {}, {3, 3}},
+                                   {{1, 64, 450}, 64, {7}, 1, {}, {3, 3}},
                                    {{1, 128, 500, 1}, 64, {4, 1}, 1, {2, 1}, {1, 0, 1, 0}}};
   RunOptions options;
   options.background = true;
@@ -247,6 +247,17 @@ TEST_CASE(
       p.attrs.set(std::string(kHeldIn.name), onnx_number(DType::kBF16));
       check_threads("onednn.conv bf16", p, options);
     }
+  }
+}
+
+TEST_CASE("backends/conv: long signals have parts for many threads") {
+  Generator g(66);
+  RunOptions options;
+  options.background = true;
+  const Problem p = conv(g, {{1, 64, 8000}, 64, {5}, 2, {}, {2, 2}});
+  for (const int threads : {1, 16}) {
+    options.threads = threads;
+    CHECK(bind_row(find_row("onednn.conv", "Conv"), p, options)->tasks >= 16);
   }
 }
 

@@ -20,6 +20,9 @@ constexpr int64_t kTaskWeightBytes = 1 << 20;
 /// channels / rows; 1x1 over 14x14 pixels, 320 to 1280 860 / 760, 384 to 1536 1090 / 1060, 256 to
 /// 1024 480 / 460; over 7x7 from 192 to 1152 100 / 109; 3x3 of 512 over 8x8 745 / 2050).
 constexpr int64_t kManyWeights = 4;
+/// Parts where threads are not known: for two to four of them, and for more where each part has so
+/// many rows that one thread is no slower for it.
+constexpr int64_t kPartsByShape = 8, kRowsOfPart = 256, kMostPartsByShape = 64;
 
 }  // namespace
 
@@ -123,7 +126,8 @@ std::vector<ConvRegions> conv_divisions(const ConvProblem& s, int threads, bool 
                                         bool staged, int64_t element_bytes, bool whole_rows) {
   const int64_t rows = s.axes[0].output;
   const ConvRegions whole{{0, s.batch, 0, rows, 0, s.out_channels}};
-  int64_t wanted = std::min(s.useful_tasks(), by_shape ? 8 : most_tasks(threads));
+  const int64_t by_rows_alone = std::clamp(rows / kRowsOfPart, kPartsByShape, kMostPartsByShape);
+  int64_t wanted = std::min(s.useful_tasks(), by_shape ? by_rows_alone : most_tasks(threads));
   // What is converted in scratch should stay in the second-level cache.
   if (staged)
     wanted =
