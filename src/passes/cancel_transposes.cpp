@@ -227,8 +227,7 @@ class Canceller {
 
   /// Axes in front of the Transposes.
   std::vector<int64_t> moved_axes(std::vector<int64_t> axes, const Permutation& perm) const {
-    for (int64_t& axis : axes)
-      axis = static_cast<int64_t>(perm[normalise_axis(axis, perm.size())]);
+    for (int64_t& axis : axes) axis = static_cast<int64_t>(perm[normalise_axis(axis, perm.size())]);
     return axes;
   }
 
@@ -255,8 +254,7 @@ class Canceller {
     auto* const to = static_cast<std::byte*>(out.data());
     for (size_t i = 0; i < static_cast<size_t>(given.count()); ++i) {
       const size_t round = i / perm.size() * perm.size();
-      std::memcpy(to + (round + perm[i - round]) * size, from + i * size,
-                  size);
+      std::memcpy(to + (round + perm[i - round]) * size, from + i * size, size);
     }
     node.inputs[k] = patch_.add_constant(graph_.value(node.inputs[k]).name, out);
   }
