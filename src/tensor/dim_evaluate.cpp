@@ -16,7 +16,9 @@ int64_t quotient(int64_t a, int64_t b) {
   return b == -1 ? checked_mul(a, -1) : floor_div(a, b);
 }
 int64_t remainder(int64_t a, int64_t b) {
-  return b == -1 ? 0 : a - floor_div(a, b) * b;
+  if (b == -1) return 0;
+  const int64_t left = a % b;
+  return left != 0 && (left < 0) != (b < 0) ? left + b : left;
 }
 
 int64_t broadcast_value(int64_t a, int64_t b) {
