@@ -76,11 +76,6 @@ class Canceller {
 
   // ---- what takes part --------------------------------------------------------------------------
 
-  std::optional<size_t> rank_of(ValueId value) const {
-    const auto& dims = graph_.value(value).type.dims;
-    return dims ? std::optional(dims->size()) : std::nullopt;
-  }
-
   std::optional<Permutation> permutation_of(NodeId id) const {
     const Node& node = graph_.node(id);
     return is_op(node, "Transpose") ? known_permutation(graph_, node) : std::nullopt;
@@ -94,12 +89,10 @@ class Canceller {
   }
 
   std::optional<std::vector<int64_t>> integers(const Node& node, size_t k) const {
-    if (k >= node.inputs.size() || node.inputs[k] == kNone) return std::nullopt;
-    return known_integers(graph_.value(node.inputs[k]));
+    const ValueId input = input_of(node, k);
+    return input == kNone ? std::nullopt : known_integers(graph_.value(input));
   }
-  static bool has(const Node& node, size_t k) {
-    return k < node.inputs.size() && node.inputs[k] != kNone;
-  }
+  static bool has(const Node& node, size_t k) { return input_of(node, k) != kNone; }
 
   /// Operands that have the axes of the region, or are to be given them (constants).
   std::vector<size_t> operands(const Node& node) const {
@@ -121,9 +114,9 @@ class Canceller {
 
   bool works_along_any_axes(const Node& node, size_t rank) const {
     for (const ValueId v : node.outputs)
-      if (v != kNone && rank_of(v) != rank) return false;
+      if (v != kNone && rank_of(graph_, v) != rank) return false;
     for (const size_t k : operands(node)) {
-      const auto own = rank_of(node.inputs[k]);
+      const auto own = rank_of(graph_, node.inputs[k]);
       const bool constant = graph_.value(node.inputs[k]).is_constant();
       if (!own || (constant && node.op->scalar ? *own > rank : *own != rank)) return false;
       if (constant && !node.op->scalar) return false;

@@ -37,16 +37,12 @@ class Padding {
   }
 
  private:
-  std::optional<size_t> rank_of(ValueId value) const {
-    const auto& dims = graph_.value(value).type.dims;
-    return dims ? std::optional(dims->size()) : std::nullopt;
-  }
-
   /// Integers of input k of a node; `otherwise` where it is absent.
   std::optional<std::vector<int64_t>> integers(const Node& node, size_t k,
                                                std::vector<int64_t> otherwise) const {
-    if (k >= node.inputs.size() || node.inputs[k] == kNone) return otherwise;
-    return known_integers(graph_.value(node.inputs[k]));
+    const ValueId input = input_of(node, k);
+    return input == kNone ? std::optional(std::move(otherwise))
+                          : known_integers(graph_.value(input));
   }
 
   /// All axes, or those of input k, counted from the front.
@@ -63,7 +59,7 @@ class Padding {
   /// elsewhere.
   std::optional<Ends> padded(const Node& pad) const {
     if (!is_op(pad, "Pad")) return std::nullopt;
-    const auto rank = rank_of(pad.inputs[0]);
+    const auto rank = rank_of(graph_, pad.inputs[0]);
     if (!rank || *rank < 3) return std::nullopt;
     if (pad.attrs.get_string("mode", "constant") != "constant") return std::nullopt;
     const auto at = axes(pad, 3, *rank);
@@ -86,8 +82,8 @@ class Padding {
 
   /// What it adds there; none where it is not constant.
   std::optional<double> fill(const Node& pad) const {
-    if (pad.inputs.size() < 3 || pad.inputs[2] == kNone) return 0.0;
-    return scalar_constant(graph_.value(pad.inputs[2]));
+    const ValueId value = input_of(pad, 2);
+    return value == kNone ? 0.0 : scalar_constant(graph_.value(value));
   }
 
   /// Is no element of the value below `fill`?
@@ -108,7 +104,7 @@ class Padding {
     constexpr std::string_view kOps[] = {"Relu", "Sigmoid", "HardSigmoid", "Abs", "Exp", "Softmax"};
     if (std::ranges::any_of(kOps, [&](std::string_view op) { return is_op(node, op); }))
       return true;
-    if (!is_op(node, "Clip") || node.inputs.size() < 2 || node.inputs[1] == kNone) return false;
+    if (!is_op(node, "Clip") || input_of(node, 1) == kNone) return false;
     const auto least = scalar_constant(graph_.value(node.inputs[1]));
     return least && *least >= 0;
   }
@@ -116,8 +112,8 @@ class Padding {
   /// What a Slice takes away from the spatial axes of a value; none where it does anything else.
   std::optional<Ends> taken(const Node& slice) const {
     if (!is_op(slice, "Slice")) return std::nullopt;
-    const auto rank = rank_of(slice.inputs[0]);
-    if (!rank || rank_of(slice.outputs[0]) != rank || *rank < 3) return std::nullopt;
+    const auto rank = rank_of(graph_, slice.inputs[0]);
+    if (!rank || rank_of(graph_, slice.outputs[0]) != rank || *rank < 3) return std::nullopt;
     const auto starts = integers(slice, 1, {}), ends = integers(slice, 2, {});
     const auto at = axes(slice, 3, *rank);
     if (!starts || !ends || !at || starts->size() > at->size() || ends->size() != starts->size())

@@ -45,16 +45,9 @@ struct Reader {
     const Node& node = graph.node(graph.value(value).producer);
     return is_op(node, op) ? &node : nullptr;
   }
-  ValueId input(const Node& node, size_t i) const {
-    return i < node.inputs.size() ? node.inputs[i] : kNone;
-  }
   /// Read once, and by a node of this graph.
   bool private_to_reader(ValueId value) const { return graph.only_user(users, value) != kNone; }
   const Tensor& constant(ValueId value) const { return graph.value(value).constant; }
-  std::optional<size_t> rank(ValueId value) const {
-    const Type& type = graph.value(value).type;
-    return type.dims ? std::optional(type.dims->size()) : std::nullopt;
-  }
 
   std::optional<Dequantised> dequantised(ValueId value) const {
     const Node* node = made_by(value, "DequantizeLinear");
@@ -63,10 +56,10 @@ struct Reader {
     Dequantised out;
     out.bytes = node->inputs[0];
     out.scale = node->inputs[1];
-    out.zero = input(*node, 2);
+    out.zero = input_of(*node, 2);
     out.type = graph.value(out.bytes).type.dtype;
     const Tensor& scale = constant(out.scale);
-    const auto r = rank(out.bytes);
+    const auto r = rank_of(graph, out.bytes);
     if (!scale || scale.dtype() != DType::kF32 || scale.rank() > 1 || !r || *r == 0)
       return std::nullopt;
     if (out.zero != kNone && !constant(out.zero)) return std::nullopt;
@@ -111,7 +104,7 @@ std::optional<std::vector<double>> constant_line(const Reader& read, ValueId val
   const auto scales = scale.to_doubles();
   auto values = q.to_doubles();
   std::vector<double> zeros(1, 0.0);
-  if (const ValueId zero = read.input(*node, 2); zero != kNone) {
+  if (const ValueId zero = input_of(*node, 2); zero != kNone) {
     if (!read.constant(zero)) return std::nullopt;
     zeros = read.constant(zero).to_doubles();
   }
@@ -181,7 +174,7 @@ std::optional<Product> product_at(const Reader& read, ValueId value) {
   out.node = node;
   out.a = *a;
   out.b = *b;
-  const size_t a_rank = *read.rank(a->bytes), b_rank = *read.rank(b->bytes);
+  const size_t a_rank = *rank_of(read.graph, a->bytes), b_rank = *rank_of(read.graph, b->bytes);
   out.convolution = node->op->name == "Conv";
   if (out.convolution) {
     out.rank = a_rank;
@@ -193,15 +186,14 @@ std::optional<Product> product_at(const Reader& read, ValueId value) {
       out.transposed = node->attrs.get_int("transB", 0) != 0;
       if (node->attrs.get_int("transA", 0) != 0 || node->attrs.get_float("alpha", 1) != 1)
         return std::nullopt;
-      if (read.input(*node, 2) != kNone && node->attrs.get_float("beta", 1) != 1)
-        return std::nullopt;
+      if (input_of(*node, 2) != kNone && node->attrs.get_float("beta", 1) != 1) return std::nullopt;
       if (out.transposed && !read.constant(b->bytes)) return std::nullopt;
     }
     if (b->per_axis() && (b_rank != 2 || b->axis != (out.transposed ? 0u : 1u)))
       return std::nullopt;
   }
   for (double s : b->scales) out.scales.push_back(s * a->scales[0]);
-  if (const ValueId bias = read.input(*node, 2); bias != kNone) {
+  if (const ValueId bias = input_of(*node, 2); bias != kNone) {
     const auto line = constant_line(read, bias);
     if (!line) return std::nullopt;
     out.bias = *line;
@@ -228,7 +220,7 @@ std::optional<std::vector<double>> constant_channels(const Reader& read, const P
 
 /// Takes an Add of `value` in; false where that is no constant line.
 bool take_bias(const Reader& read, Product& p, ValueId value) {
-  const auto r = read.rank(value);
+  const auto r = rank_of(read.graph, value);
   const auto line = p.convolution ? constant_channels(read, p, value) : constant_line(read, value);
   if (!line || !r || *r > p.rank || (!p.convolution && !p.bias.empty())) return false;
   if (p.bias.empty()) p.bias.assign(1, 0);
@@ -385,7 +377,7 @@ std::optional<ValueId> step_over_clip(const Reader& read, ValueId value, Bounds&
   if (!clip) return std::nullopt;
   std::optional<double> ends[2];
   for (size_t i : {0, 1}) {
-    const ValueId bound = read.input(*clip, i + 1);
+    const ValueId bound = input_of(*clip, i + 1);
     if (bound == kNone) continue;
     ends[i] = scalar_constant(read.graph.value(bound));
     if (!ends[i] || std::isnan(*ends[i])) return std::nullopt;
@@ -411,7 +403,7 @@ std::optional<Quantisation> quantisation(const Reader& read, const Node& node) {
   if (!is_op(node, "QuantizeLinear")) return std::nullopt;
   if (node.attrs.get_int("block_size", 0) != 0 || node.attrs.get_int("precision", 0) != 0)
     return std::nullopt;
-  Quantisation out{node.inputs[1], read.input(node, 2)};
+  Quantisation out{node.inputs[1], input_of(node, 2)};
   out.type = read.graph.value(node.outputs[0]).type.dtype;
   if (!contains(kBytes, out.type) || read.graph.value(out.scale).type.dtype != DType::kF32)
     return std::nullopt;

@@ -17,6 +17,16 @@ inline bool is_product(const Node& node) {
   return is_op(node, "Conv") || is_op(node, "MatMul") || is_op(node, "Gemm");
 }
 
+/// Input k of a node; kNone where it is absent.
+inline ValueId input_of(const Node& node, size_t k) {
+  return k < node.inputs.size() ? node.inputs[k] : kNone;
+}
+/// Nullopt where it is not known.
+inline std::optional<size_t> rank_of(const Graph& graph, ValueId v) {
+  const auto& dims = graph.value(v).type.dims;
+  return dims ? std::optional(dims->size()) : std::nullopt;
+}
+
 /// Whether the elements' type is known: of what was added since the last inference it may not be.
 inline bool has_type(const Type& type) {
   return type.kind != Type::Kind::kTensor || type.dtype != DType::kUndefined;

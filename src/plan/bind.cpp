@@ -149,7 +149,7 @@ class KernelsAlike {
   /// Whether all sizes are those of the other Bound, which were checked when it was bound.
   bool same_symbols() const { return same_symbols_; }
 
-  /// The kernel of step `k` if all its operands have the sizes and strides they have there. Not one
+  /// The kernel of a step if all its operands have the sizes and strides they have there. Not one
   /// that asked for memory which may lie otherwise here, one that reads weights which were packed
   /// since, nor, without `stand_ins`, one that another bind may better.
   std::shared_ptr<const BoundKernel> find(const Step& step, const BoundStep& wanted,

@@ -14,8 +14,7 @@ namespace {
 
 constexpr uint32_t kScratch = UINT32_MAX;  ///< as a buffer: the scratch of the run
 constexpr int64_t kTaskBytes = 256 << 10;
-constexpr int64_t kShortRepeat =
-    512;  ///< bytes of a run that a Tile repeats; longer ones cost little
+constexpr int64_t kShortRepeat = 512;  ///< bytes of runs that a Tile repeats: longer cost little
 /// What parts that take turns write in one, all together: little against a first-level cache.
 constexpr int64_t kTurnBytes = 8 << 10;
 
