@@ -227,6 +227,10 @@ TEST_CASE("tiering/targets: softmax of NaN, infinities and what vanishes, on eve
   %a = Add(%x, %m)
   %y = Softmax(%a) {axis = 0}
 })",
+      R"(graph wide(%x: f32[s, 64], %m: f32[s, 1]) -> (%y) {
+  %a = Add(%x, %m)
+  %y = Softmax(%a) {axis = 0}
+})",
       R"(graph logarithms(%x: f32[6, s], %m: f32[s]) -> (%y, %z) {
   const %axes: i64[1] = [1]
   %a = Add(%x, %m)
@@ -258,7 +262,7 @@ TEST_CASE("tiering/targets: softmax of NaN, infinities and what vanishes, on eve
           const auto session = session_of(text, config);
           std::vector<Tensor> inputs = test::random_inputs(graph, extent, 13);
           const int64_t step = inputs[0].dims()[0] == 6 ? extent : 1;  // of the six, to the next
-          const int64_t along = step == 1 ? 6 : 1;
+          const int64_t along = step == 1 ? inputs[0].dims()[1] : 1;
           const auto set = [&](int64_t which, int64_t at, float value) {
             inputs[0].as<float>()[which * step + at * along] = value;
           };

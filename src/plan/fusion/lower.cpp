@@ -30,13 +30,16 @@ constexpr double kRecomputeWeight = 6;    // additions: above, a value is kept i
 constexpr double kFarWeight = 8;          // of a load whose lanes lie apart
 constexpr int64_t kTaskElements = 16384;  // elements per task, at least
 constexpr double kMostWeight = 160;       // of operations per element, written once per piece
-constexpr double kLightWeight = 6;        // so few operations wait for each other: more lanes
+constexpr int kManyRegisters = 32;        // TargetWidth::registers of AVX-512
+constexpr double kLightWeight = 6;        // of a pass: so few operations fit any registers
 
 class Lowering {
  public:
-  Lowering(const Region& region, const StepSpec& spec, RegionGraph region_graph)
+  Lowering(const Region& region, const StepSpec& spec, const loop::TargetWidth& target,
+           RegionGraph region_graph)
       : region_(region),
         spec_(spec),
+        target_(target),
         g_(std::move(region_graph)),
         mapped_(region_, spec_, g_.graph, operand_of_) {
     for (uint32_t k = 0; k < g_.operands.size(); ++k) operand_of_[g_.operands[k]] = k;
@@ -49,6 +52,7 @@ class Lowering {
     if (const Verdict v = build_iteration(region_, spec_, reduced_, mapped_.reads(), iteration_);
         !v.yes())
       return v;
+    choose_scratch();
     code.picks = mapped_.picks();
     code.repeats = mapped_.repeats();
     if (region_.aggregate) return lower_aggregate(code);
@@ -67,6 +71,7 @@ class Lowering {
     bool scratch = false;
   };
 
+  /// Which values are of the full space, and the stage of each.
   Verdict analyse() {
     for (NodeId id : graph().order()) {
       const Node& node = graph().node(id);
@@ -94,16 +99,11 @@ class Lowering {
       // A vector along the row, as the widened scale of a norm of a half type.
       if (!(dims == region_.space) && info.full && graph().is_output(out))
         return Verdict::no("an output is smaller than the iteration space");
-      info.weight = node.op->weight;
       for (ValueId v : node.inputs) {
         const Info* from = v == kNone ? nullptr : find(v);
-        if (!from) {
-          if (info.full && lies_across(v)) info.weight += kFarWeight;
-          continue;
-        }
+        if (!from) continue;
         if (info.full) {
           info.stage = std::max(info.stage, from->full ? from->stage : from->stage + 1);
-          if (from->full) info.weight += from->weight;
         } else {
           if (from->full) return Verdict::no("a row scalar reads a whole row");
           info.stage = std::max(info.stage, from->stage);
@@ -111,7 +111,28 @@ class Lowering {
       }
       infos_[out] = info;
     }
-    // A full value used in a later loop than its own is kept when recomputing costs too much.
+    for (ValueId v : graph().outputs) {
+      const NodeId p = graph().value(v).producer;
+      const bool reduction = p != kNone && graph().node(p).op->reduction.has_value();
+      reduced_.push_back(reduction && graph().node(p).attrs.get_int("keepdims", 1) == 0);
+    }
+    return Verdict::ok();
+  }
+
+  /// A full value used in a later loop than its own is kept when recomputing costs too much.
+  void choose_scratch() {
+    for (NodeId id : graph().order()) {
+      const Node& node = graph().node(id);
+      const auto it = infos_.find(node.outputs[0]);
+      if (it == infos_.end() || !it->second.full || mapped_.has(node.outputs[0])) continue;
+      Info& info = it->second;
+      info.weight = node.op->weight;
+      for (ValueId v : node.inputs) {
+        const Info* from = v == kNone ? nullptr : find(v);
+        if (from && from->full) info.weight += from->weight;
+        if (!from && v != kNone && lies_across(v)) info.weight += kFarWeight;
+      }
+    }
     for (NodeId id : graph().order()) {
       const Node& node = graph().node(id);
       if (mapped_.has(node.outputs[0])) continue;
@@ -126,20 +147,17 @@ class Lowering {
           it->second.scratch = true;
       }
     }
-    for (ValueId v : graph().outputs) {
-      const NodeId p = graph().value(v).producer;
-      const bool reduction = p != kNone && graph().node(p).op->reduction.has_value();
-      reduced_.push_back(reduction && graph().node(p).attrs.get_int("keepdims", 1) == 0);
-    }
-    return Verdict::ok();
   }
 
-  /// Is it an operand whose elements along the row lie apart?
+  /// Is it an operand whose elements lie apart for the lanes of a vector?
   bool lies_across(ValueId v) const {
     const auto it = operand_of_.find(v);
-    if (it == operand_of_.end() || !region_.row_axes.has(region_.space.size() - 1)) return false;
-    const Operand& o = spec_.inputs[it->second];
-    return !o.dims.empty() && !(o.dims.back() == Dim(1)) && !(o.strides.back() == Dim(1));
+    if (it == operand_of_.end() || iteration_.row.empty()) return false;
+    const LoopAxis& lanes =
+        iteration_.rows_abreast ? iteration_.outer.back() : iteration_.row.back();
+    const AxisStride& stride = lanes.strides[it->second];
+    if (stride.value == Dim(0)) return false;
+    return !(spec_.inputs[it->second].strides[stride.ref.axis] == Dim(1));
   }
 
   /// Is a value of these dims, broadcast to the space, the same along the row axes?
@@ -266,7 +284,7 @@ class Lowering {
       nest(0, {});
     loop::Kernel kernel = builder.finish();
     access.finish();
-    if (abreast) kernel = loop::vectorize(std::move(kernel), "l", lanes_of(*abreast, weight));
+    if (abreast) kernel = loop::vectorize(std::move(kernel), "l", lanes_of(*abreast));
     phase.kernel = loop::schedule_default(std::move(kernel), {});
     if (abreast && row->size.is_constant()) {  // then no size of scratch depends on the dims
       const std::vector<int64_t> dims(phase.kernel.dims.size(), 0);
@@ -314,12 +332,32 @@ class Lowering {
       });
     });
   }
-  static int lanes_of(const LoopAxis& abreast, double weight) {
-    int64_t lanes = weight <= kLightWeight ? kRowsAbreast : loop::kReductionLanes;
-    while (abreast.size.is_constant() && lanes > loop::kReductionLanes &&
-           lanes / 2 >= abreast.size.value())
+  /// Rows in the lanes of a vector. The more, the longer the lines of memory that a step along the
+  /// row reads, and the less it waits for the sums; the operations of a heavy pass have to find
+  /// registers for all of them, and work on the lanes of the last block that no row is left for.
+  int lanes_of(const LoopAxis& abreast) const {
+    const Dim& rows = abreast.size;
+    const auto padded = [&](int64_t lanes) { return align_up(rows.value(), lanes); };
+    const bool fills =
+        rows.is_constant() && padded(kRowsAbreast) * 10 <= padded(loop::kReductionLanes) * 11;
+    const bool wide =
+        heaviest_pass() <= kLightWeight || (target_.registers >= kManyRegisters && fills);
+    int64_t lanes = wide ? kRowsAbreast : loop::kReductionLanes;
+    while (rows.is_constant() && lanes > loop::kReductionLanes && lanes / 2 >= rows.value())
       lanes /= 2;
     return static_cast<int>(lanes);
+  }
+
+  /// Operations per element of the pass over a row that has most of them.
+  double heaviest_pass() const {
+    std::vector<double> passes;
+    for (const auto& [v, info] : infos_) {
+      const Node& node = graph().node(graph().value(v).producer);
+      if (!info.full && !node.op->reduction) continue;
+      passes.resize(std::max(passes.size(), static_cast<size_t>(info.stage) + 1));
+      passes[static_cast<size_t>(info.stage)] += node.op->weight;
+    }
+    return passes.empty() ? 0 : *std::max_element(passes.begin(), passes.end());
   }
 
   loop::AccOrder acc_order() const {
@@ -569,6 +607,7 @@ class Lowering {
 
   const Region& region_;
   const StepSpec& spec_;
+  const loop::TargetWidth& target_;
   RegionGraph g_;
   std::unordered_map<ValueId, uint32_t> operand_of_;
   MappedReads mapped_;
@@ -601,7 +640,7 @@ Verdict lower_region(const Graph& graph, const Region& region, const StepSpec& s
   try {
     const Verdict verdict =
         region.blocks ? lower_blocks(region, spec, extract_region(graph, region), target, out)
-                      : Lowering(region, spec, extract_region(graph, region)).lower(out);
+                      : Lowering(region, spec, target, extract_region(graph, region)).lower(out);
     for (RegionPhase& phase : out.phases) phase.kernel.accuracy = accuracy_of(spec.numerics);
     return verdict;
   } catch (const Error& error) {

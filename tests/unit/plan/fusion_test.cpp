@@ -19,7 +19,8 @@ using namespace xc;
 namespace {
 
 /// Regions, best first, with the nodes, operands and kernels of each.
-std::string fused(const char* text, FusionOptions options = {}) {
+std::string fused(const char* text, FusionOptions options = {},
+                  const loop::TargetWidth& target = {}) {
   auto graph = std::make_shared<Graph>(parse_graph(text));
   infer_types(*graph);
   Planner planner(graph, cpu_backend(), {});
@@ -37,7 +38,7 @@ std::string fused(const char* text, FusionOptions options = {}) {
     names("  reads ", region.inputs);
     names("  writes", region.outputs);
     RegionCode code;
-    const Verdict verdict = lower_region(*graph, region, planner.region_spec(region), {}, code);
+    const Verdict verdict = lower_region(*graph, region, planner.region_spec(region), target, code);
     if (!verdict.yes()) out += "  cannot be lowered: " + verdict.reason + "\n";
     for (const RegionPhase& phase : code.phases) out += loop::print(phase.kernel);
     for (const RegionSum& sum : code.sums)
@@ -345,6 +346,51 @@ TEST_CASE("plan/fusion: tables of rows side by side are no wider than there are 
   %y = Div(%e, %s)
 })");
   CHECK(refused.find("tables that no cache holds") != std::string::npos);
+}
+
+TEST_CASE("plan/fusion: as many rows side by side as registers have room for and rows fill") {
+  const auto lanes = [](int64_t rows, const char* pass, int registers = 32) {
+    loop::TargetWidth target;
+    target.registers = registers;
+    const std::string text = fused(fmt::format(R"(graph g(%x: f32[300, {}]) -> (%y) {{
+  const %first: i64[1] = [0]
+{}
+}})",
+                                               rows, pass)
+                                       .c_str(),
+                                   {}, target);
+    CAPTURE(text);
+    const bool wide = text.find("vector(64) l") != std::string::npos;
+    CHECK(wide != (text.find("vector(16) l") != std::string::npos));
+    return wide ? 64 : 16;
+  };
+  const char* heavy = R"(  %e = Tanh(%x)
+  %m = ReduceMean(%e, %first) {keepdims = 1}
+  %y = Sub(%m, %e))";
+  CHECK(lanes(64, heavy) == 64);
+  CHECK(lanes(64, heavy, 8) == 16);
+  CHECK(lanes(100, heavy) == 16);  // 28 lanes of the second 64 would work for nothing
+  CHECK(lanes(250, heavy) == 64);
+  // Once per row does not count.
+  const char* light = R"(  %m = ReduceMean(%x, %first) {keepdims = 1}
+  %t = Tanh(%m)
+  %y = Mul(%t, %x))";
+  for (const int registers : {8, 32})
+    for (const int64_t rows : {64, 100}) CHECK(lanes(rows, light, registers) == 64);
+}
+
+TEST_CASE("plan/fusion: what rows side by side read lies side by side, and is read again") {
+  const std::string text = fused(R"(graph g(%x: f32[5000, 64]) -> (%y) {
+  const %first: i64[1] = [0]
+  %m = ReduceMean(%x, %first) {keepdims = 1}
+  %d = Sub(%x, %m)
+  %s = ReduceL2(%d, %first) {keepdims = 1}
+  %y = Div(%d, %s)
+})");
+  CAPTURE(text);
+  CHECK(text.find("region row") != std::string::npos);
+  CHECK(text.find("scratch") == std::string::npos);
+  CHECK(text.find("cannot be lowered") == std::string::npos);
 }
 
 TEST_CASE("plan/fusion: what does not fit the row-block template stays out of it") {
