@@ -61,6 +61,13 @@ const std::vector<Case> kCases = {
     {{1, 64, 303, 1}, 64, {3, 1}, {1, 0, 1, 0}},          //
     {{1, 256, 7, 7}, 256, {3, 3}, {1, 1, 1, 1}},          // four points
     {{1, 20, 30, 30}, 24, {3, 3}, {}, {}, "SAME_UPPER"},
+    {{1, 128, 301}, 128, {7}, {3, 3}},                    // in pieces: 3 + 3 + 1 taps
+    {{2, 35, 300}, 40, {11}, {15, 15}, {3}},              // channels that fill no vectors
+    {{1, 64, 100}, 32, {31}, {15, 15}},                   // pieces behind the input's end
+    {{1, 128, 300}, 128, {8}, {4, 4}},                    // an even number
+    {{1, 32, 24, 25}, 32, {7, 7}, {3, 3, 3, 3}},          // along both axes
+    {{1, 24, 40, 41}, 32, {5, 9}, {2, 8, 2, 8}, {1, 2}},  // along one of them
+    {{1, 24, 40, 41}, 32, {8, 3}, {4, 1, 3, 1}},          //
 };
 
 /// What a result may differ by: its error is bounded by the largest values of a tile.
@@ -163,7 +170,7 @@ double error_of(const char* row, const Problem& p) {
 TEST_CASE("backends/winograd: rounding is within some times that of plain sums") {
   Generator g(83);
   // Where a plain sum of random numbers is off by 1 to 3 units, tiles of six points are by 2 to 6.
-  for (size_t k : {0, 1, 3, 6, 8, 15, 18}) {
+  for (size_t k : {0, 1, 3, 6, 8, 15, 18, 20, 21, 22, 24}) {
     const Problem p = conv(g, kCases[k], false);
     const double plain = error_of("onednn.conv", p), tiles = error_of(kRow, p);
     MESSAGE(to_text(kCases[k].x) << ": " << plain << " and " << tiles);
@@ -180,7 +187,7 @@ TEST_CASE("backends/winograd: the same bits for 1 to 4 threads, in both orders")
 
 TEST_CASE("backends/winograd: what is not finite stays in the windows that hold it") {
   Generator g(85);
-  for (size_t k : {0, 1, 6, 8, 15, 18}) {
+  for (size_t k : {0, 1, 6, 8, 15, 18, 21, 24}) {
     Problem p = conv(g, kCases[k]);
     auto* x = p.inputs[0].as<float>();
     const int64_t plane = element_count(std::span(kCases[k].x).subspan(2));
@@ -208,7 +215,7 @@ TEST_CASE("backends/winograd: functions behind it, in registers and after it") {
   Generator g(86);
   RunOptions options;
   options.background = true;
-  for (size_t k : {1, 4, 5, 6, 12, 16, 17}) {
+  for (size_t k : {1, 4, 5, 6, 12, 16, 17, 21, 25}) {
     const Problem p = conv(g, kCases[k]);
     check_functions_behind(kRow, p, bounds_for(p), options);
   }
@@ -259,7 +266,7 @@ TEST_CASE("backends/winograd: the library until weights are transformed, and whe
   other.attrs.set("strides", std::vector<int64_t>{1, 2});
   CHECK(refuses(other) == "windows more than a pixel apart");
   CHECK(refuses(conv(g, {{1, 64, 28, 28}, 64, {1, 1}})) == "windows that share nothing");
-  CHECK(refuses(conv(g, {{1, 64, 28, 28}, 64, {7, 7}})) == "windows that share nothing");
+  CHECK(refuses(conv(g, {{1, 64, 40, 40}, 64, {34, 1}})) == "too many taps");
   other = p;
   other.constant = {};
   CHECK(refuses(other) == "weights are not constant");
@@ -280,6 +287,11 @@ TEST_CASE("backends/winograd timing: beside the library" * doctest::skip()) {
       cases.push_back({{1, channels, size, size}, channels, {5, 5}, {2, 2, 2, 2}});
   for (int64_t channels : {64, 128, 256})
     cases.push_back({{1, channels, 200}, channels, {5}, {2, 2}});
+  for (int64_t channels : {32, 64, 128, 256})
+    for (int64_t taps : {4, 7, 11, 21})
+      cases.push_back({{1, channels, 400}, channels, {taps}, {taps / 2, taps / 2}});
+  for (int64_t channels : {16, 64})
+    cases.push_back({{1, channels, 28, 28}, channels, {7, 7}, {3, 3, 3, 3}});
   for (int64_t channels : {64, 192})
     cases.push_back({{1, channels, 28, 28}, 32, {3, 3}, {1, 1, 1, 1}});
   cases.push_back({{1, 32, 160, 160}, 16, {3, 3}, {1, 1, 1, 1}});

@@ -1,5 +1,5 @@
-// Convolutions by Winograd's minimal filtering, "xc.conv winograd": windows of three or five taps
-// that overlap, with 1.7 to 4 times fewer products than their sums have terms.
+// Convolutions by Winograd's minimal filtering, "xc.conv winograd": windows of three or more taps
+// that overlap, with 1.3 to 4 times fewer products than their sums have terms.
 //
 // Tiles of the result are taken in blocks whose points the second-level cache holds. A block's
 // input is transformed, then, for each panel of 64 output channels, multiplied by the transformed
@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <mutex>
 
 #include "backends/cpu/block_copies.h"
@@ -46,37 +47,62 @@ std::vector<double> factors_of(const WinogradAxis& axis) {
   return out;
 }
 
-/// Weights at a form's points: per panel of output channels [point][in][channel], panels of whole
+/// A pixel's input channels at a point, piece after piece: whole vectors of each, zeros behind its
+/// channels.
+struct Terms {
+  Terms(const WinogradForm& form, int64_t channels, int64_t lanes)
+      : channels(channels),
+        piece(align_up(channels, lanes)),
+        row(form.pieces() * piece),
+        count(row - piece + channels) {}
+  int64_t channels, piece;
+  int64_t row;    ///< elements
+  int64_t count;  ///< of them, up to the last channel
+};
+
+/// Weights at a form's points: per panel of output channels [point][term][channel], panels of whole
 /// vectors.
 class TransformedWeights {
  public:
   TransformedWeights(const Tensor& weights, const WinogradForm& form, const WinogradFns& fns)
       : points_(form.points()),
-        in_(weights.dims()[1]),
+        terms_(form, weights.dims()[1], fns.lanes),
         out_(weights.dims()[0]),
         unit_(std::max(fns.lanes, columns_together(fns.lanes))) {
-    buffer_ = Buffer::allocate(align_up(out_, unit_) * in_ * points_ * 4);
+    const int64_t in = terms_.channels, taps = form.row_taps * form.col_taps,
+                  bytes = align_up(out_, unit_) * terms_.count * points_ * 4;
+    buffer_ = Buffer::allocate(bytes);
+    if (terms_.count > form.pieces() * in)
+      std::memset(buffer_->data(), 0, static_cast<size_t>(bytes));
     const std::vector<double> row_factors = factors_of(form.rows),
                               col_factors = factors_of(form.cols);
-    const int64_t taps = form.rows.taps() * form.cols.taps();
     const auto* w = weights.as<float>();
     // Of some input channels, whose taps lie side by side: [channel][tap or point][column].
     std::vector<float> taken(static_cast<size_t>(kTaken * taps * kPanel));
     std::vector<float> made(static_cast<size_t>(kTaken * points_ * kPanel));
+    std::vector<float> piece(static_cast<size_t>(form.rows.taps() * form.cols.taps() * kPanel));
     for (int64_t j = 0; j < out_; j += kPanel) {
       const int64_t columns = std::min(kPanel, out_ - j);
       if (columns < kPanel) std::fill(taken.begin(), taken.end(), 0.0f);
-      for (int64_t c = 0; c < in_; c += kTaken) {
-        const int64_t some = std::min(kTaken, in_ - c);
-        copy_matrix({some * taps, columns, 1, in_ * taps, kPanel, 1, sizeof(float)},
-                    w + (j * in_ + c) * taps, taken.data());
-        for (int64_t i = 0; i < some; ++i)
-          fns.weights({taken.data() + i * taps * kPanel, form.rows.points, form.cols.points,
-                       form.rows.taps(), form.cols.taps(), row_factors.data(), col_factors.data(),
-                       made.data() + i * points_ * kPanel, kPanel});
-        for (int64_t p = 0; p < points_; ++p)
-          lay_out(made.data() + p * kPanel, {some, width(j)}, {points_ * kPanel, 1}, in_,
-                  together(j), c, 0, panel(j, p));
+      for (int64_t c = 0; c < in; c += kTaken) {
+        const int64_t some = std::min(kTaken, in - c);
+        copy_matrix({some * taps, columns, 1, in * taps, kPanel, 1, sizeof(float)},
+                    w + (j * in + c) * taps, taken.data());
+        for (int64_t n = 0; n < form.pieces(); ++n) {
+          for (int64_t i = 0; i < some; ++i) {
+            const float* from = taken.data() + i * taps * kPanel;
+            if (form.pieces() > 1) {
+              take_piece(form, n, from, piece.data());
+              from = piece.data();
+            }
+            fns.weights({from, form.rows.points, form.cols.points, form.rows.taps(),
+                         form.cols.taps(), row_factors.data(), col_factors.data(),
+                         made.data() + i * points_ * kPanel, kPanel});
+          }
+          for (int64_t p = 0; p < points_; ++p)
+            lay_out(made.data() + p * kPanel, {some, width(j)}, {points_ * kPanel, 1}, terms_.count,
+                    together(j), n * terms_.piece + c, 0, panel(j, p));
+        }
       }
     }
   }
@@ -85,13 +111,26 @@ class TransformedWeights {
   int64_t width(int64_t j) const { return std::min(kPanel, align_up(out_ - j, unit_)); }
   /// Of them.
   int64_t together(int64_t j) const { return columns_together(width(j)); }
-  /// [in, width] of a point, laid out for own_product().
+  /// [terms, width] of a point, laid out for own_product().
   float* panel(int64_t j, int64_t point) const {
-    return reinterpret_cast<float*>(buffer_->data()) + (j * points_ + point * width(j)) * in_;
+    return reinterpret_cast<float*>(buffer_->data()) +
+           (j * points_ + point * width(j)) * terms_.count;
   }
 
  private:
-  int64_t points_, in_, out_, unit_;
+  /// Taps of the n-th piece, zeros where the kernel has none; [row tap][column tap][column].
+  static void take_piece(const WinogradForm& form, int64_t n, const float* from, float* to) {
+    const int64_t rows = form.rows.taps(), cols = form.cols.taps(),
+                  row = n / form.col_pieces() * rows, col = n % form.col_pieces() * cols;
+    std::fill_n(to, rows * cols * kPanel, 0.0f);
+    const int64_t most = std::min(cols, form.col_taps - col) * kPanel;
+    for (int64_t r = 0; r < std::min(rows, form.row_taps - row); ++r)
+      std::copy_n(from + ((row + r) * form.col_taps + col) * kPanel, most, to + r * cols * kPanel);
+  }
+
+  int64_t points_;
+  Terms terms_;
+  int64_t out_, unit_;
   std::shared_ptr<Buffer> buffer_;
 };
 
@@ -107,8 +146,9 @@ class WinogradBound final : public BoundKernel {
         sum_windows_(product_fns<float>(cpu_info().isa).run),
         y_index_(static_cast<uint32_t>(spec.inputs.size())),
         has_bias_(spec.inputs.size() > kB && spec.inputs[kB].present()),
+        form_(form),
+        terms_(form, conv.problem.in_channels, fns_.lanes),
         images_(conv.problem.batch),
-        in_(conv.problem.in_channels),
         out_(conv.problem.out_channels) {
     unread = 1u << kW;
     const ConvProblem& s = conv.problem;
@@ -118,8 +158,6 @@ class WinogradBound final : public BoundKernel {
     cols_.axis = s.axes.back();
     x_ = ImageStrides(conv.x.strides);
     y_ = ImageStrides(conv.y.strides);
-    points_ = form.points();
-    v_row_ = align_up(in_, fns_.lanes);
     split(spec.threads);
     tasks = blocks() * slices_;
     const bool stage_x = conv.x.strides[1] != 1, store_y = conv.y.strides[1] != 1;
@@ -133,7 +171,7 @@ class WinogradBound final : public BoundKernel {
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
     const Scratch scratch(static_cast<std::byte*>(args.scratch), at_);
-    std::fill_n(scratch.zeros, v_row_, 0.0f);
+    std::fill_n(scratch.zeros, terms_.piece, 0.0f);
     std::fill_n(scratch.bias, align_up(out_, fns_.lanes), 0.0f);
     if (has_bias_) std::copy_n(static_cast<const float*>(args.buffers[kB]), out_, scratch.bias);
     for (int64_t task = begin; task < end; ++task) {
@@ -150,9 +188,12 @@ class WinogradBound final : public BoundKernel {
       }
       const std::span<const Tile> tiles = list_tiles(b, scratch);
       for (size_t t = 0; t < tiles.size(); ++t) {
-        const float* pixels[kMostPixels];
-        input_pixels(tiles[t], x, x_at, scratch.zeros, pixels);
-        fns_.input({pixels, in_, scratch.v + static_cast<int64_t>(t) * v_row_, v_point(tiles)});
+        float* v = scratch.v + static_cast<int64_t>(t) * terms_.row;
+        for (int64_t n = 0; n < form_.pieces(); ++n, v += terms_.piece) {
+          const float* pixels[kMostPixels];
+          input_pixels(tiles[t], n, x, x_at, scratch.zeros, pixels);
+          fns_.input({pixels, terms_.channels, v, v_point(tiles)});
+        }
       }
       for (int64_t j = b.channels.begin; j < b.channels.end; j += kPanel)
         panel(j, tiles, x, x_at, y, y_at, scratch);
@@ -188,7 +229,7 @@ class WinogradBound final : public BoundKernel {
           list(reinterpret_cast<Tile*>(p + at.list)),
           epilogue(p + at.epilogue) {}
     static float* floats(std::byte* p, int64_t at) { return reinterpret_cast<float*>(p + at); }
-    float *v, *m;         ///< points of the input and of the sums: [point][tile][channel]
+    float *v, *m;         ///< points of the input and of the sums: [point][tile][term or channel]
     float *x, *y;         ///< a block's operands, channels-last
     float *zeros, *bias;  ///< a pixel outside the input; the bias, whole vectors
     float* dump;          ///< a pixel outside the result
@@ -203,8 +244,9 @@ class WinogradBound final : public BoundKernel {
   /// result are split too.
   void split(int threads) {
     const int64_t across = cols_.tiles(), image = rows_.tiles() * across;
-    const int64_t most = std::clamp(cpu_info().l2_bytes * 3 / 4 / (points_ * 4 * (v_row_ + kPanel)),
-                                    kLeastTiles, kMostTiles);
+    const int64_t most =
+        std::clamp(cpu_info().l2_bytes * 3 / 4 / (form_.points() * 4 * (terms_.row + kPanel)),
+                   kLeastTiles, kMostTiles);
     if (across >= most) {
       block_cols_ = even_step(cols_.groups(), most / cols_.axis.dilation);
     } else {
@@ -258,7 +300,7 @@ class WinogradBound final : public BoundKernel {
   static Range read_by(const TiledAxis& axis, Range results) {
     const WindowAxis& a = axis.axis;
     // A tile reaches as far as its results would, were they all there.
-    const int64_t last = results.end - 1 + (axis.form.points - 1) * a.dilation;
+    const int64_t last = results.end - 1 + (axis.reach() - 1) * a.dilation;
     return {std::clamp<int64_t>(results.begin - a.pad_begin, 0, a.input - 1),
             std::clamp<int64_t>(last - a.pad_begin + 1, 1, a.input)};
   }
@@ -268,7 +310,7 @@ class WinogradBound final : public BoundKernel {
     const Range rows = read_by(rows_, b.rows), cols = read_by(cols_, b.cols);
     ImageBlock read;
     read.images = b.images;
-    read.channels = {0, in_};
+    read.channels = {0, terms_.channels};
     read.rows = rows;
     read.cols = cols;
     loads_.of(task).run(x + read.first(x_), scratch.x);
@@ -284,7 +326,7 @@ class WinogradBound final : public BoundKernel {
                                (rows_.tiles(b.row_groups.end) - rows_.tiles(b.row_groups.begin)) *
                                (cols_.tiles(b.col_groups.end) - cols_.tiles(b.col_groups.begin)));
     if (load_x) {
-      const Dims dims{b.images.size(), in_, read_by(rows_, b.rows).size(),
+      const Dims dims{b.images.size(), terms_.channels, read_by(rows_, b.rows).size(),
                       read_by(cols_, b.cols).size()};
       loads_.add(dims, {x_.image, x_.channel, x_.row, x_.col}, channels_last_strides(dims));
       x_bytes_ = std::max(x_bytes_, element_count(dims) * 4);
@@ -307,11 +349,11 @@ class WinogradBound final : public BoundKernel {
       return at;
     };
     const int64_t outputs = rows_.form.outputs * cols_.form.outputs;
-    at_.v = take(points_ * most_tiles_ * v_row_ * 4);
-    at_.m = take(points_ * most_tiles_ * kPanel * 4);
+    at_.v = take(form_.points() * most_tiles_ * terms_.row * 4);
+    at_.m = take(form_.points() * most_tiles_ * kPanel * 4);
     at_.x = take(x_bytes_);
     at_.y = take(y_bytes_);
-    at_.zeros = take(v_row_ * 4);
+    at_.zeros = take(terms_.piece * 4);
     at_.bias = take(align_up(out_, fns_.lanes) * 4);
     at_.dump = take(kPanel * 4);
     at_.windows = take(outputs * window() * 4);
@@ -323,19 +365,21 @@ class WinogradBound final : public BoundKernel {
 
   // ---- tiles ----
 
-  int64_t window() const { return in_ * rows_.axis.kernel * cols_.axis.kernel; }
+  int64_t window() const { return terms_.channels * rows_.axis.kernel * cols_.axis.kernel; }
   int64_t v_point(std::span<const Tile> tiles) const {
-    return static_cast<int64_t>(tiles.size()) * v_row_;
+    return static_cast<int64_t>(tiles.size()) * terms_.row;
   }
 
-  /// The pixels a tile reads; `zeros` where there are none.
-  void input_pixels(const Tile& tile, const float* x, const ImageStrides& at, const float* zeros,
-                    const float** pixels) const {
+  /// The pixels a tile reads for the n-th piece; `zeros` where there are none.
+  void input_pixels(const Tile& tile, int64_t n, const float* x, const ImageStrides& at,
+                    const float* zeros, const float** pixels) const {
     const WindowAxis &rows = rows_.axis, &cols = cols_.axis;
+    const int64_t row_tap = n / form_.col_pieces() * rows_.form.taps(),
+                  col_tap = n % form_.col_pieces() * cols_.form.taps();
     for (int i = 0; i < rows_.form.points; ++i) {
-      const int64_t row = rows.at(tile.row, i);
+      const int64_t row = rows.at(tile.row, row_tap + i);
       for (int j = 0; j < cols_.form.points; ++j) {
-        const int64_t col = cols.at(tile.col, j);
+        const int64_t col = cols.at(tile.col, col_tap + j);
         *pixels++ =
             rows.inside(row) && cols.inside(col) ? x + at.at(tile.image, 0, row, col) : zeros;
       }
@@ -360,11 +404,11 @@ class WinogradBound final : public BoundKernel {
              float* y, const ImageStrides& y_at, const Scratch& scratch) const {
     const int64_t width = weights_->width(j), columns = std::min(kPanel, out_ - j),
                   m_point = static_cast<int64_t>(tiles.size()) * width;
-    for (int64_t p = 0; p < points_; ++p)
+    for (int64_t p = 0; p < form_.points(); ++p)
       own_product({.x = scratch.v + p * v_point(tiles),
-                   .x_row = v_row_,
+                   .x_row = terms_.row,
                    .rows = static_cast<int64_t>(tiles.size()),
-                   .k = in_,
+                   .k = terms_.count,
                    .n = width,
                    .panels = weights_->panel(j, p),
                    .format = WeightFormat::kF32,
@@ -389,7 +433,7 @@ class WinogradBound final : public BoundKernel {
     float* to = scratch.windows;  // [output][channel][tap], as the weights lie
     for (int r = 0; r < rows_.form.outputs; ++r)
       for (int c = 0; c < cols_.form.outputs; ++c)
-        for (int64_t channel = 0; channel < in_; ++channel)
+        for (int64_t channel = 0; channel < terms_.channels; ++channel)
           for (int64_t k0 = 0; k0 < rows.kernel; ++k0)
             for (int64_t k1 = 0; k1 < cols.kernel; ++k1) {
               const int64_t row = rows.at(tile.row + r * rows.dilation, k0),
@@ -429,10 +473,11 @@ class WinogradBound final : public BoundKernel {
   void (*sum_windows_)(const PlainProduct<float>&);
   uint32_t y_index_;
   bool has_bias_, stage_y_ = false;
-  int64_t images_, in_, out_;
+  WinogradForm form_;
+  Terms terms_;
+  int64_t images_, out_;
   TiledAxis rows_, cols_;
   ImageStrides x_, y_;
-  int64_t points_ = 0, v_row_ = 0;
   int64_t block_images_ = 1, block_rows_ = 1, block_cols_ = 1, slices_ = 1;
   int64_t most_tiles_ = 0, x_bytes_ = 0, y_bytes_ = 0;
   BlockCopies loads_, stores_;  ///< of blocks' operands into scratch or from there
@@ -462,8 +507,10 @@ Verdict supports(const StepSpec& spec) {
   for (int64_t stride : spec.attrs().get_ints("strides"))
     if (stride != 1) return Verdict::no("windows more than a pixel apart");
   if (const Verdict fits = windows_fit_scratch(spec); !fits.yes()) return fits;
-  if (winograd_forms(axes == 2 ? w.dims()[2] : 1, w.dims().back()).empty())
-    return Verdict::no("windows that share nothing");
+  const int64_t rows = axes == 2 ? w.dims()[2] : 1, cols = w.dims().back();
+  if (rows * cols == 1) return Verdict::no("windows that share nothing");
+  if (winograd_forms(rows, cols).empty())
+    return Verdict::no(std::max(rows, cols) > 3 ? "too many taps" : "too few taps");
   if (const Verdict library = OnednnConv::supports(spec); !library.yes()) return library;
   if (const auto problem = known_problem(spec); problem && !fastest_form(*problem))
     return Verdict::no("the library is faster at this size");

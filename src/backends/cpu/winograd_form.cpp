@@ -16,10 +16,14 @@ constexpr int64_t kLeastChannels = 16;
 /// Less is gained than the other convolutions of a network vary by.
 constexpr double kLeastGain = 0.9;
 
+/// Of a kernel in pieces, which all are kept at the points of a block.
+constexpr int64_t kMostTapsInPieces = 33;
+
 std::vector<WinogradAxis> axis_forms(int64_t taps) {
   if (taps == 1) return {{1, 1}};
   if (taps == 3) return {{6, 4}, {4, 2}};
   if (taps == 5) return {{6, 2}};
+  if (taps > 3 && taps <= kMostTapsInPieces) return {{6, 4}};
   return {};
 }
 
@@ -29,7 +33,8 @@ std::vector<WinogradForm> winograd_forms(int64_t row_taps, int64_t col_taps) {
   std::vector<WinogradForm> out;
   for (const WinogradAxis& rows : axis_forms(row_taps))
     for (const WinogradAxis& cols : axis_forms(col_taps))
-      if (winograd_fns(Isa::kBaseline, rows, cols).input) out.push_back({rows, cols});
+      if (winograd_fns(Isa::kBaseline, rows, cols).input)
+        out.push_back({rows, cols, row_taps, col_taps});
   return out;
 }
 
@@ -52,11 +57,11 @@ std::optional<WinogradForm> fastest_form(const ConvProblem& problem) {
   for (const WinogradForm& form : winograd_forms(rows.kernel, cols.kernel)) {
     const auto tiles = static_cast<double>(problem.batch * TiledAxis{form.rows, rows}.tiles() *
                                            TiledAxis{form.cols, cols}.tiles());
-    const double points = form.points();
+    const double points = form.points(), terms = static_cast<double>(form.pieces()) * in;
     // Weights are read while others are multiplied.
-    const double products =
-        std::max(2 * tiles * points * in * out / kOwnRate, 4 * points * in * out / kWeightRate);
-    const double time = kFixedTime + products + 4 * tiles * points * (in + out) / kTransformRate;
+    const double products = std::max(2 * tiles * points * terms * out / kOwnRate,
+                                     4 * points * terms * out / kWeightRate);
+    const double time = kFixedTime + products + 4 * tiles * points * (terms + out) / kTransformRate;
     if (time >= least) continue;
     least = time;
     best = form;

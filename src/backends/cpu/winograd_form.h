@@ -9,10 +9,16 @@
 
 namespace xc::cpu {
 
-/// For both axes of a window; of a window over one axis, that is the columns.
+/// For both axes of a window; of a window over one axis, that is the columns. A kernel with more
+/// taps than the filter goes by pieces of as many, the last with zeros behind its own: each has
+/// inputs and weights of its own, and their sums are transformed back as one.
 struct WinogradForm {
   WinogradAxis rows, cols;
+  int64_t row_taps = 1, col_taps = 1;  ///< of the kernel
   int points() const { return rows.points * cols.points; }
+  int64_t row_pieces() const { return ceil_div(row_taps, int64_t{rows.taps()}); }
+  int64_t col_pieces() const { return ceil_div(col_taps, int64_t{cols.taps()}); }
+  int64_t pieces() const { return row_pieces() * col_pieces(); }
   bool operator==(const WinogradForm&) const = default;
 };
 
@@ -30,6 +36,8 @@ struct TiledAxis {
   WindowAxis axis;
   int64_t group() const { return form.outputs * axis.dilation; }  ///< results of one
   int64_t groups() const { return ceil_div(axis.output, group()); }
+  /// Inputs that a tile reads, `dilation` apart.
+  int64_t reach() const { return form.outputs - 1 + align_up(axis.kernel, int64_t{form.taps()}); }
   /// Tiles in front of group `g`.
   int64_t tiles(int64_t g) const;
   int64_t tiles() const { return tiles(groups()); }
