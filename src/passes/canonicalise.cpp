@@ -15,6 +15,7 @@ struct Site {
   Graph& graph;
   Patch& patch;
   const PassContext& context;
+  const std::vector<std::vector<NodeId>>& users;  ///< Graph::users() before the sweep
   NodeId id;
   const Node& node;
 
@@ -291,6 +292,85 @@ bool cast_like_to_cast(Site& s) {
   return s.rebuild(std::move(now));
 }
 
+// ---- broadcasting -------------------------------------------------------------------------------
+
+/// Does an operand other than `from`, expanded to `to`, have each size that the Expand gives?
+bool others_have(const Site& s, size_t expanded, const SymDims& from, const SymDims& to) {
+  for (size_t k = 1; k <= to.size(); ++k) {
+    const Dim& size = to[to.size() - k];
+    if (size == Dim(1) || (k <= from.size() && from[from.size() - k] == size)) continue;
+    bool found = false;
+    for (size_t i = 0; i < s.node.inputs.size() && !found; ++i) {
+      if (!s.has(i) || s.node.inputs[i] == s.node.inputs[expanded]) continue;
+      const std::optional<SymDims>& dims = s.input(i).type.dims;
+      found = dims && k <= dims->size() && (*dims)[dims->size() - k] == size;
+    }
+    if (!found) return false;
+  }
+  return true;
+}
+
+/// What is expanded to the sizes of the other operands is broadcast to them anyway.
+bool drop_expand(Site& s) {
+  if (!s.node.op->scalar || s.output().elements) return false;
+  for (size_t i = 0; i < s.node.inputs.size(); ++i) {
+    const Node* expand = s.producer(i);
+    if (!expand || !is_op(*expand, "Expand")) continue;
+    const Value& from = s.graph.value(expand->inputs[0]);
+    if (!always_broadcasts(from, s.input(i)) ||
+        !others_have(s, i, *from.type.dims, *s.input(i).type.dims))
+      continue;
+    Node now{.op = s.node.op, .inputs = s.node.inputs};
+    now.attrs = s.node.attrs;
+    now.inputs[i] = expand->inputs[0];
+    now.outputs.assign(1, kNone);
+    const auto inferred = infer_node(s.graph, now);
+    if (inferred && inferred->types[0].dims == s.output().type.dims)
+      return s.rebuild(std::move(now));
+  }
+  return false;
+}
+
+/// A function of what is expanded is computed of what there is before.
+bool expand_last(Site& s) {
+  const ValueId expanded = argument_of(s.graph, s.node);
+  if (expanded == kNone || s.output().elements) return false;
+  const NodeId producer = s.graph.value(expanded).producer;
+  if (producer == kNone || !is_op(s.graph.node(producer), "Expand")) return false;
+  const Node& expand = s.graph.node(producer);
+  const Value& from = s.graph.value(expand.inputs[0]);
+  if (!from.type.dims || !s.output().type.dims) return false;
+  Node now{.op = s.node.op, .inputs = s.node.inputs};
+  now.attrs = s.node.attrs;
+  std::replace(now.inputs.begin(), now.inputs.end(), expanded, expand.inputs[0]);
+  now.outputs.assign(1, kNone);
+  const auto inferred = infer_node(s.graph, now);
+  if (!inferred || inferred->types[0].dims != from.type.dims) return false;
+  now.outputs.clear();
+  now.name = s.node.name;
+  const ValueId made = add_typed(s.graph, s.patch, std::move(now), 1)[0];
+  return s.rebuild(Node{.op = expand.op, .inputs = {made, expand.inputs[1]}});
+}
+
+/// A reduction whose axes come back as axes of one element keeps them.
+bool keep_reduced_axes(Site& s) {
+  if ((!s.is("Unsqueeze") && !s.is("Reshape")) || s.output().elements) return false;
+  const Node* inner = s.producer(0);
+  if (!inner || !inner->op->domain.empty() || !inner->op->reduction || inner->outputs.size() != 1 ||
+      inner->attrs.get_int("keepdims", 1) != 0)
+    return false;
+  if (s.graph.only_user(s.users, s.node.inputs[0]) != s.id || !always_fits(s.graph, s.node))
+    return false;
+  Node now{.op = inner->op, .inputs = inner->inputs};
+  now.attrs = inner->attrs;
+  now.attrs.set("keepdims", int64_t{1});
+  now.outputs.assign(1, kNone);
+  const auto inferred = infer_node(s.graph, now);
+  if (!inferred || !inferred->types[0].dims || inferred->types[0].dims != s.output().type.dims)
+    return false;
+  return s.rebuild(std::move(now));
+}
+
 /// What a Gather by constant indices picks, where all of it is there: else the run says so.
 struct Picks {
   size_t axis;
@@ -367,18 +447,20 @@ constexpr Rewrite kRewrites[] = {
     drop_identity,     drop_dropout,        drop_reshape,      drop_cast,      drop_slice,
     drop_pad,          drop_single_operand, drop_single_split, constant_shape, constant_second,
     drop_neutral,      simplify_transpose,  merge_reshapes,    sum_to_add,     square_to_product,
-    cast_like_to_cast, gather_to_slice,     gather_to_unfold,  drop_where,
+    cast_like_to_cast, gather_to_slice,     gather_to_unfold,  drop_where,     drop_expand,
+    expand_last,       keep_reduced_axes,
 };
 
 }  // namespace
 
 bool canonicalise(Graph& graph, PassContext& context) {
   Patch patch(graph, "canonicalise");
+  const std::vector<std::vector<NodeId>> users = graph.users();
   int64_t count = 0;
   for (NodeId id : graph.order()) {
     const Node& node = graph.node(id);
     if (node.op->control_flow || node.outputs.empty() || node.outputs[0] == kNone) continue;
-    Site site{graph, patch, context, id, node};
+    Site site{graph, patch, context, users, id, node};
     for (Rewrite rewrite : kRewrites)
       if (rewrite(site)) {
         ++count;

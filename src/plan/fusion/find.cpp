@@ -14,11 +14,14 @@
 #include "plan/fusion/facts.h"
 #include "plan/fusion/index_map.h"
 #include "plan/fusion/region.h"
+#include "plan/fusion/search.h"
 
 namespace xc {
 namespace {
 
 constexpr uint32_t kNoRegion = UINT32_MAX;
+/// Sums over everything of one region: each has four partial vectors in registers.
+constexpr size_t kMostSums = 4;
 
 struct Draft {
   SymDims space;
@@ -155,29 +158,35 @@ class Finder {
 
   size_t limit() const { return static_cast<size_t>(options_.max_nodes); }
 
-  /// What the kernels of an aggregate have buffers for.
-  struct Buffers {
+  /// What the kernels of an aggregate have buffers, registers and code for.
+  struct Needs {
     std::unordered_set<ValueId> reads;
     size_t writes = 0, sums = 0;
+    double code = 0;
 
-    bool has_room_for(const Buffers& other) const {
+    bool leave_room_for(const Needs& other) const {
       size_t count = reads.size() + writes + other.writes;
       for (ValueId v : other.reads) count += !reads.count(v);
       // A sum is handed from one phase to the next.
-      return std::max(count, 2 * (sums + other.sums)) <= loop::kMaxBuffers;
+      return std::max(count, 2 * (sums + other.sums)) <= loop::kMaxBuffers &&
+             sums + other.sums <= kMostSums && code + other.code <= fusion::kMostCode;
     }
-    void add(const Buffers& other) {
+    void add(const Needs& other) {
       reads.insert(other.reads.begin(), other.reads.end());
       writes += other.writes;
       sums += other.sums;
+      code += other.code;
     }
   };
-  Buffers buffers_of(const Draft& draft) const {
-    Buffers out;
+  Needs needs_of(const Draft& draft) {
+    Needs out;
     for (ValueId v : external_inputs(graph_, draft.nodes))
       if (!is_literal(graph_.value(v))) out.reads.insert(v);
     out.writes = external_outputs(graph_, draft.nodes, facts_.users()).size();
-    for (NodeId n : draft.nodes) out.sums += graph_.node(n).op->reduction.has_value();
+    for (NodeId n : draft.nodes) {
+      out.sums += graph_.node(n).op->reduction.has_value();
+      out.code += facts_.of(n).code;
+    }
     return out;
   }
 
@@ -191,12 +200,12 @@ class Finder {
   /// Aggregates over one space that read the same operand become one region: one pass over what
   /// they share instead of one each (the multi-aggregate template of SystemDS).
   void merge_aggregates() {
-    std::vector<Buffers> buffers(drafts_.size());
+    std::vector<Needs> needs(drafts_.size());
     std::unordered_map<ValueId, std::vector<uint32_t>> readers;  // of operands, in order
     for (uint32_t a = 0; a < drafts_.size(); ++a) {
       if (!drafts_[a].aggregate) continue;
-      buffers[a] = buffers_of(drafts_[a]);
-      for (ValueId v : buffers[a].reads)
+      needs[a] = needs_of(drafts_[a]);
+      for (ValueId v : needs[a].reads)
         if (!graph_.value(v).is_constant()) readers[v].push_back(a);
     }
     for (uint32_t a = 0; a < drafts_.size(); ++a) {
@@ -205,7 +214,7 @@ class Finder {
       std::set<uint32_t> next;  // aggregates behind that read what this one reads
       std::unordered_set<ValueId> seen;
       const auto look_behind = [&](uint32_t reader) {
-        for (ValueId v : buffers[reader].reads) {
+        for (ValueId v : needs[reader].reads) {
           const auto found = readers.find(v);
           if (found == readers.end() || !seen.insert(v).second) continue;
           const std::vector<uint32_t>& all = found->second;
@@ -217,9 +226,9 @@ class Finder {
         const uint32_t b = *next.begin();
         next.erase(next.begin());
         Draft& from = drafts_[b];
-        if (!buffers[a].has_room_for(buffers[b]) || !may_merge(into, from)) continue;
+        if (!needs[a].leave_room_for(needs[b]) || !may_merge(into, from)) continue;
         look_behind(b);
-        buffers[a].add(buffers[b]);
+        needs[a].add(needs[b]);
         for (NodeId n : from.nodes) region_of_[n] = a;
         into.nodes.insert(into.nodes.end(), from.nodes.begin(), from.nodes.end());
         from.alive = false;

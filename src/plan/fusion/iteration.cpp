@@ -54,12 +54,21 @@ AxisStride stride_of(const Operand& o, const MappedRead& read, const Dim& extent
   return dim == Dim(1) ? still() : moving(o, read.operand, axis, !(dim == extent));
 }
 
+/// An operand of the whole space whose elements all have places of their own: what a view repeats
+/// says nothing of how the others lie.
+bool fills(const Operand& o, const SymDims& space) {
+  if (!(o.dims == space)) return false;
+  for (size_t a = 0; a < space.size(); ++a)
+    if (o.strides[a] == Dim(0) && !(space[a] == Dim(1))) return false;
+  return true;
+}
+
 /// A cell may walk its space in any order: channels innermost where its values lie so.
 void follow_memory(const Region& region, const StepSpec& spec, std::vector<LoopAxis>& axes) {
   if (axes.size() < 3) return;
   for (const auto* operands : {&spec.outputs, &spec.inputs})
     for (const Operand& o : *operands) {
-      if (!(o.dims == region.space)) continue;
+      if (!fills(o, region.space)) continue;
       if (is_channels_last(o.dims, o.strides))
         std::rotate(axes.begin() + 1, axes.begin() + 2, axes.end());
       return;  // the first operand of the whole space decides
@@ -75,7 +84,7 @@ bool follow_memory_of_rows(const Region& region, const StepSpec& spec, const Ind
   std::rotate(at(row.first), at(row.first + row.count), axes.end());
   const auto rows = axes.end() - row.count;
   for (size_t k = 0; k < spec.inputs.size() + spec.outputs.size(); ++k) {
-    if (!indexed.direct[k] || !(operand_at(spec, k).dims == region.space)) continue;
+    if (!indexed.direct[k] || !fills(operand_at(spec, k), region.space)) continue;
     const auto dense = [&](const LoopAxis& axis) { return axis.strides[k].value == Dim(1); };
     // The first operand of the whole space decides.
     if (std::any_of(rows, axes.end(), dense)) return false;

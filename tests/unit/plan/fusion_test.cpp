@@ -379,6 +379,48 @@ TEST_CASE("plan/fusion: as many rows side by side as registers have room for and
     for (const int64_t rows : {64, 100}) CHECK(lanes(rows, light, registers) == 64);
 }
 
+TEST_CASE("plan/fusion: operands that views repeat do not tell how rows are walked") {
+  const auto pooled = [](const char* product) {
+    return fused(fmt::format(R"(graph g(%x: f32[8, 50, 64], %m: f32[8, 50, 1]) -> (%y) {{
+  const %second: i64[1] = [1]
+  const %to: i64[3] = [8, 50, 64]
+  %e = Expand(%m, %to)
+  %p = {}
+  %y = ReduceSum(%p, %second) {{keepdims = 0}}
+}})",
+                             product)
+                     .c_str());
+  };
+  for (const char* product : {"Mul(%x, %e)", "Mul(%e, %x)"}) {
+    const std::string text = pooled(product);
+    CAPTURE(text);
+    CHECK(text.find("vector(64) l") != std::string::npos);
+  }
+}
+
+TEST_CASE("plan/fusion: sums of one operand share a region while registers hold them") {
+  std::string text = "graph g(%x: f32[n, 100]) -> (";
+  for (int k = 0; k < 9; ++k) text += fmt::format("{}%s{}", k ? ", " : "", k);
+  text += ") {\n";
+  for (int k = 0; k < 9; ++k)
+    text += fmt::format(
+        "  const %c{0}: f32[] = {1}\n  %p{0} = Mul(%x, %c{0})\n"
+        "  %s{0} = ReduceSum(%p{0}) {{keepdims = 0}}\n",
+        k, k + 2);
+  const std::string regions = fused((text + "}").c_str());
+  CAPTURE(regions);
+  size_t count = 0, most = 0;
+  for (size_t at = 0; (at = regions.find("region aggregate:", at)) != std::string::npos; ++count) {
+    const std::string line = regions.substr(at, regions.find('\n', at) - at);
+    size_t sums = 0;
+    for (size_t k = 0; (k = line.find("ReduceSum", k)) != std::string::npos; ++k) ++sums;
+    most = std::max(most, sums);
+    at += line.size();
+  }
+  CHECK(count == 3);
+  CHECK(most == 4);
+}
+
 TEST_CASE("plan/fusion: what rows side by side read lies side by side, and is read again") {
   const std::string text = fused(R"(graph g(%x: f32[5000, 64]) -> (%y) {
   const %first: i64[1] = [0]
