@@ -30,6 +30,7 @@ constexpr double kRecomputeWeight = 6;    // additions: above, a value is kept i
 constexpr double kFarWeight = 8;          // of a load whose lanes lie apart
 constexpr int64_t kTaskElements = 16384;  // elements per task, at least
 constexpr double kMostWeight = 160;       // of operations per element, written once per piece
+constexpr size_t kMostGuards = 2;         // parts that every element may be looked for in
 constexpr int kManyRegisters = 32;        // TargetWidth::registers of AVX-512
 constexpr double kLightWeight = 6;        // of a pass: so few operations fit any registers
 
@@ -257,8 +258,12 @@ class Lowering {
     double weight = 1;
     for (const auto& [v, info] : infos_)
       weight += graph().node(graph().value(v).producer).op->weight;
-    if (row && !abreast)
-      split_ = mapped_.split(scope.axes, static_cast<size_t>(kMostWeight / weight));
+    if (row && !abreast) {
+      const auto most = static_cast<size_t>(kMostWeight / weight);
+      split_ = mapped_.split(scope.axes, most);
+      if (split_ == kNone && mapped_.joins_along(scope.axes) > std::max(most, kMostGuards))
+        return Verdict::no("a row is joined of more parts than its code is written for");
+    }
     const Expr columns = row ? access.extent(*row) : loop::i64(1);
     std::vector<Expr> extents;
     for (const LoopAxis& axis : outer) extents.push_back(access.extent(axis));

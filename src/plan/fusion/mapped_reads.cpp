@@ -266,9 +266,7 @@ ValueId MappedReads::split(const std::vector<const LoopAxis*>& axes, size_t most
     bool outer = false, inner = false;
     for (const IndexMap::Shift& shift : m.map.shifts) {
       const bool pads = joins || shift.before > 0 || shift.after > 0;
-      const bool last =
-          loop_of(axes, static_cast<uint32_t>(m.lead) + shift.axis) + 1 == axes.size();
-      (last ? inner : outer) |= pads;
+      (is_innermost(m, shift, axes) ? inner : outer) |= pads;
     }
     if (joins && inner) return v;
     if (m.map.repeats()) {
@@ -279,6 +277,19 @@ ValueId MappedReads::split(const std::vector<const LoopAxis*>& axes, size_t most
     if ((outer || (inner && flat)) && found == kNone) found = v;
   }
   return found;
+}
+
+bool MappedReads::is_innermost(const Mapped& m, const IndexMap::Shift& shift,
+                               const std::vector<const LoopAxis*>& axes) const {
+  return loop_of(axes, static_cast<uint32_t>(m.lead) + shift.axis) + 1 == axes.size();
+}
+
+size_t MappedReads::joins_along(const std::vector<const LoopAxis*>& axes) const {
+  size_t most = 0;
+  for (const auto& [v, m] : maps_)
+    if (m.map.kind == IndexMap::Kind::kConcat && is_innermost(m, m.map.shifts.front(), axes))
+      most = std::max(most, m.map.parts.size());
+  return most;
 }
 
 namespace {

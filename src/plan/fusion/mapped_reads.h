@@ -43,6 +43,8 @@ class MappedReads {
   /// The index map whose pieces get innermost loops of their own, so that no element is looked at
   /// under a guard: one that joins or surrounds in `most` pieces at most. kNone: there is none.
   ValueId split(const std::vector<const LoopAxis*>& axes, size_t most) const;
+  /// The most parts that an index map joins along the innermost loop.
+  size_t joins_along(const std::vector<const LoopAxis*>& axes) const;
   /// The innermost loops of that map's pieces; together they run over [0, columns). `point` has a
   /// subscript for all other loops.
   struct Piece {
@@ -64,6 +66,9 @@ class MappedReads {
     loop::Affine begin, end;
   };
 
+  /// Is the axis of a shift the innermost loop?
+  bool is_innermost(const Mapped& m, const IndexMap::Shift& shift,
+                    const std::vector<const LoopAxis*>& axes) const;
   Verdict add(NodeId id, IndexMap map);
   loop::Expr load(const Mapped& m, size_t part, Point& point, const loop::Expr& guard) const;
   loop::Expr gather(const Mapped& m, Point& point) const;
