@@ -484,11 +484,11 @@ TEST_CASE("tiering/fused: sums over everything take along what is walked evenly"
 
 TEST_CASE("tiering/fused: zero points of several channels") {
   // x to f32 and back, with scales that are powers of two: nothing is rounded on the way.
-  const char* text = R"(graph g(%x: i8[n, 5]) -> (%y, %q) {
-  const %s: f32[5] = [0.5, 0.25, 1, 2, 0.125]
-  const %z: i8[5] = [3, -7, 0, 100, -128]
-  const %t: f32[5] = [1, 1, 2, 0.5, 4]
-  const %w: i8[5] = [1, 2, 3, -4, 5]
+  const char* text = R"(graph g(%x: i8[n, 10]) -> (%y, %q) {
+  const %s: f32[10] = [0.5, 0.25, 1, 2, 0.125, 0.5, 0.25, 1, 2, 0.125]
+  const %z: i8[10] = [3, -7, 0, 100, -128, 3, -7, 0, 100, -128]
+  const %t: f32[10] = [1, 1, 2, 0.5, 4, 1, 1, 2, 0.5, 4]
+  const %w: i8[10] = [1, 2, 3, -4, 5, 1, 2, 3, -4, 5]
   %d = DequantizeLinear(%x, %s, %z) {axis = 1}
   %y = Neg(%d)
   %q = QuantizeLinear(%y, %t, %w) {axis = 1}
@@ -497,8 +497,8 @@ TEST_CASE("tiering/fused: zero points of several channels") {
   const std::array<double, 5> t{1, 1, 2, 0.5, 4}, w{1, 2, 3, -4, 5};
   for (const JitMode mode : {JitMode::kOff, JitMode::kSync}) {
     auto session = session_of(text, mode);
-    Tensor x(DType::kI8, {256, 5});
-    for (int64_t i = 0; i < x.count(); ++i) x.as<int8_t>()[i] = static_cast<int8_t>(i / 5 - 128);
+    Tensor x(DType::kI8, {256, 10});
+    for (int64_t i = 0; i < x.count(); ++i) x.as<int8_t>()[i] = static_cast<int8_t>(i / 10 - 128);
     const auto out = testing::run(*session, {x});
     for (int64_t i = 0; i < x.count(); ++i) {
       const auto c = static_cast<size_t>(i % 5);

@@ -49,6 +49,8 @@ std::string text_of(const Part& part) {
     for (const int32_t x : {static_cast<int32_t>(n.kind), int32_t{n.keepdims}, n.row_axes, n.result,
                             n.space, n.rows, n.count, int32_t{n.free}, int32_t{n.whole}})
       add(x);
+    add(n.along);
+    add(n.parts);
     add(n.producers.words);
     add(n.users.words);
     add(n.code);
@@ -62,6 +64,8 @@ std::string text_of(const Part& part) {
   for (const SearchValue& v : part.values) {
     add(v.move_s);
     add(int32_t{v.outside});
+    add(int32_t{v.literal});
+    add(v.repeated);
     add(v.count);
   }
   for (const Bits& given : part.given) add(given.words);

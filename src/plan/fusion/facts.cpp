@@ -132,6 +132,15 @@ int32_t count_of(const SymDims& of, Interned& dims) {
   return count == Dim(1) ? kNoSpace : dims({count});
 }
 
+/// The axes of `dims` for which `of(axis)`; bit k is the k-th last.
+template <class Of>
+uint32_t axes_of(const SymDims& dims, Of of) {
+  uint32_t out = 0;
+  for (size_t a = 0; a < dims.size(); ++a)
+    if (of(a)) out |= 1u << (dims.size() - 1 - a) % 32;
+  return out;
+}
+
 /// A node as the search sees it, but for what it reads and writes.
 SearchNode described(const Graph& graph, NodeId id, const FusionClass& cls, Interned& dims) {
   SearchNode out;
@@ -148,6 +157,9 @@ SearchNode described(const Graph& graph, NodeId id, const FusionClass& cls, Inte
     const auto walked = std::count_if(cls.space.begin(), cls.space.end(),
                                       [](const Dim& dim) { return !(dim == Dim(1)); });
     if (out.row_axes == 0 && walked > 1) out.count = count_of(cls.space, dims);
+    if (out.row_axes != 0)
+      out.along =
+          axes_of(cls.space, [&](size_t a) { return axes.has(a) && !(cls.space[a] == Dim(1)); });
     SymDims rows = cls.space;
     for (size_t a = 0; a < rows.size(); ++a)
       if (axes.has(a)) rows[a] = 1;
@@ -190,6 +202,11 @@ Part Facts::part(uint32_t begin, uint32_t end, std::span<const std::vector<NodeI
       const Type& type = graph_.value(v).type;
       const bool axes = graph_.value(v).is_constant() && is_integer(type.dtype);
       if (type.dims && !axes) out.count = count_of(*type.dims, dims);
+      if (type.dims && !axes) {
+        const uint32_t own = axes_of(*type.dims, [](size_t) { return true; });
+        out.repeated =
+            ~own | axes_of(*type.dims, [&](size_t a) { return (*type.dims)[a] == Dim(1); });
+      }
       for (NodeId user : users_[v])
         out.outside = out.outside || position_[user] < begin || position_[user] >= end;
       part.values.push_back(out);

@@ -1,5 +1,6 @@
 // What nodes make a region of the cell, row and aggregate templates, and what a step costs.
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "loop/kernel.h"
@@ -50,6 +51,7 @@ std::string_view why_illegal(const Part& part, const Bits& group) {
   // The space is that of its reductions, else of its results.
   int32_t space = kNoSpace, rows = kNoSpace, row_axes = 0;
   int32_t count = kNoSpace;
+  uint32_t along = 0;
   bool aggregate = false, row = false;
   Bits maps;
   std::string_view reason;
@@ -68,6 +70,7 @@ std::string_view why_illegal(const Part& part, const Bits& group) {
       row = true;
       row_axes = n.row_axes;
       rows = n.rows;
+      along = n.along;
     }
   });
   if (!reason.empty()) return reason;
@@ -79,6 +82,16 @@ std::string_view why_illegal(const Part& part, const Bits& group) {
       for (uint32_t v : part.nodes[i].reads)
         if (part.values[v].count != kNoSpace && part.values[v].count != count)
           reason = "an operand that is broadcast next to sums over everything";
+    });
+  // One loop along a row.
+  if (std::popcount(along) > 1)
+    group.for_each([&](uint32_t i) {
+      if (part.nodes[i].kind != Kind::kScalar && part.nodes[i].kind != Kind::kReduction) return;
+      for (uint32_t v : part.nodes[i].reads) {
+        const uint32_t repeated = part.values[v].repeated & along;
+        if (!part.values[v].makers.intersects(group) && repeated != 0 && repeated != along)
+          reason = "an operand that is broadcast along some axes of a row";
+      }
     });
   group.for_each([&](uint32_t i) {
     const SearchNode& n = part.nodes[i];

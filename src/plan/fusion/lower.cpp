@@ -150,6 +150,18 @@ class Lowering {
     }
   }
 
+  /// Rows of so few elements that vectors stay empty: a step that knows of them is faster than few
+  /// operations so, or any on bytes, which AVX2 has no masks for.
+  bool leaves_vectors_empty(const LoopAxis& row, double weight) const {
+    constexpr int64_t kFew = 4, kFewBytes = 8;
+    constexpr double kMany = 16;
+    if (!row.size.is_constant() || row.size.value() >= kFewBytes) return false;
+    for (size_t k = 0; k < spec_.inputs.size() + spec_.outputs.size(); ++k)
+      if (element_size(operand_at(spec_, k).dtype) == 1 && !(row.strides[k].value == Dim(0)))
+        return true;
+    return row.size.value() <= kFew && weight < kMany;
+  }
+
   /// Is it an operand whose elements lie apart for the lanes of a vector?
   bool lies_across(ValueId v) const {
     const auto it = operand_of_.find(v);
@@ -258,6 +270,8 @@ class Lowering {
     double weight = 1;
     for (const auto& [v, info] : infos_)
       weight += graph().node(graph().value(v).producer).op->weight;
+    if (row && !outer.empty() && region_.row_axes.none() && leaves_vectors_empty(*row, weight))
+      return Verdict::no("rows of a few elements");
     if (row && !abreast) {
       const auto most = static_cast<size_t>(kMostWeight / weight);
       split_ = mapped_.split(scope.axes, most);

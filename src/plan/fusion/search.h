@@ -82,7 +82,8 @@ struct SearchNode {
   /// Of a reduction over everything that walks more than one axis: how many elements that are,
   /// interned as SearchValue::count is.
   int32_t count = kNoSpace;
-  Bits producers, users;                ///< inside the part
+  uint32_t along = 0;     ///< reductions and composites over some axes: which, bit k the k-th last
+  Bits producers, users;  ///< inside the part
   std::vector<uint32_t> reads, writes;  ///< values of the part, each once
   double code = 0;                      ///< what it adds to a kernel's (FusionClass::code)
   double compute_s = 0;                 ///< of its operations alone
@@ -97,6 +98,7 @@ struct SearchValue {
   Bits makers, readers;      ///< nodes of the part; at most one maker
   bool outside = false;      ///< has to be written whatever is fused
   bool literal = false;      ///< a number of the model's: no kernel has a buffer for it
+  uint32_t repeated = 0;     ///< axes that it has no more than one element of, as SearchNode::along
   int32_t count = kNoSpace;  ///< interned number of elements; kNoSpace: one, not known, or axes
 };
 

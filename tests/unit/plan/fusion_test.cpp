@@ -421,6 +421,46 @@ TEST_CASE("plan/fusion: sums of one operand share a region while registers hold 
   CHECK(most == 4);
 }
 
+TEST_CASE("plan/fusion: rows of a few elements are left to steps that know of them") {
+  const auto scaled = [](int64_t channels, const char* type) {
+    return fused(fmt::format(R"(graph g(%x: {1}[n, {0}], %m: f32[{0}]) -> (%y) {{
+  %f = Cast(%x) {{to = 1}}
+  %d = Sub(%f, %m)
+  %y = Mul(%d, %m)
+}})",
+                             channels, type)
+                     .c_str());
+  };
+  constexpr const char* kRefused = "rows of a few elements";
+  CHECK(scaled(3, "u8").find(kRefused) != std::string::npos);
+  CHECK(scaled(7, "u8").find(kRefused) != std::string::npos);
+  CHECK(scaled(8, "u8").find(kRefused) == std::string::npos);
+  CHECK(scaled(3, "i32").find(kRefused) != std::string::npos);
+  CHECK(scaled(5, "i32").find(kRefused) == std::string::npos);
+}
+
+TEST_CASE("plan/fusion: rows over several axes read nothing that is broadcast along some of them") {
+  const auto loss = [](const char* weight) {
+    return fused(
+        fmt::format(R"(graph g(%x: f32[b, 50, 64], %t: f32[b, 50, 64], %w: f32[b, {}]) -> (%y) {{
+  const %axes: i64[2] = [1, 2]
+  %d = Sub(%x, %t)
+  %q = Mul(%d, %d)
+  %p = Mul(%w, %q)
+  %y = ReduceSum(%p, %axes) {{keepdims = 0}}
+}})",
+                    weight)
+            .c_str());
+  };
+  const std::string whole = loss("1, 1"), some = loss("50, 1");
+  CAPTURE(whole);
+  CHECK(whole.find("region row: Sub Mul Mul ReduceSum") != std::string::npos);
+  CAPTURE(some);  // all but the sum, in one pass
+  CHECK(some.find("region cell: Sub Mul Mul") != std::string::npos);
+  for (const std::string& text : {whole, some})
+    CHECK(text.find("cannot be lowered") == std::string::npos);
+}
+
 TEST_CASE("plan/fusion: what rows side by side read lies side by side, and is read again") {
   const std::string text = fused(R"(graph g(%x: f32[5000, 64]) -> (%y) {
   const %first: i64[1] = [0]
