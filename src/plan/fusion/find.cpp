@@ -1,5 +1,5 @@
 // Finding regions: the graph is cut into parts, the search finds each part's cheapest grouping of
-// its nodes (search.h), and aggregates that read the same operand are put together.
+// its nodes (search.h), and reductions that read the same operand are put together.
 #include <algorithm>
 #include <set>
 #include <unordered_map>
@@ -20,7 +20,7 @@ namespace xc {
 namespace {
 
 constexpr uint32_t kNoRegion = UINT32_MAX;
-/// Sums over everything of one region: each has four partial vectors in registers.
+/// Reductions put together: each has four partial vectors in registers.
 constexpr size_t kMostSums = 4;
 
 struct Draft {
@@ -29,6 +29,7 @@ struct Draft {
   bool aggregate = false;
   bool blocks = false;  // of the row-block template
   std::vector<NodeId> nodes;
+  bool alone = false;  // one reduction, worth a region only together with others
   bool alive = true;
 };
 
@@ -81,7 +82,7 @@ class Finder {
           keep(std::move(members));
       }
     }
-    merge_aggregates();
+    merge_reductions();
     drop_cycles();
     std::vector<Region> out;
     for (Draft& draft : drafts_)
@@ -138,7 +139,8 @@ class Finder {
         draft.row_axes = whole ? RowAxes{} : cls.row_axes;
       }
     }
-    if (compute < 2) return;
+    draft.alone = compute == 1 && facts_.of(nodes[0]).kind == FusionKind::kReduction;
+    if (compute < 2 && !draft.alone) return;
     if (draft.row_axes.none() && !draft.aggregate) {
       // An index map may be smaller than what reads it.
       const auto scalar = std::find_if(nodes.begin(), nodes.end(), [&](NodeId n) {
@@ -158,7 +160,7 @@ class Finder {
 
   size_t limit() const { return static_cast<size_t>(options_.max_nodes); }
 
-  /// What the kernels of an aggregate have buffers, registers and code for.
+  /// What the kernel of several reductions has buffers, registers and code for.
   struct Needs {
     std::unordered_set<ValueId> reads;
     size_t writes = 0, sums = 0;
@@ -192,31 +194,44 @@ class Finder {
 
   bool may_merge(const Draft& into, const Draft& from) const {
     return from.alive && into.nodes.size() + from.nodes.size() <= limit() &&
-           into.space == from.space &&
+           into.space == from.space && into.row_axes == from.row_axes &&
            facts_.segment(into.nodes.front()) == facts_.segment(from.nodes.front()) &&
            !depends(into, from) && !depends(from, into);
   }
 
-  /// Aggregates over one space that read the same operand become one region: one pass over what
+  /// Does it give nothing but results of reductions over its space, and what is made of them?
+  bool only_reduces(const Draft& draft) {
+    if (draft.blocks || (!draft.aggregate && draft.row_axes.none())) return false;
+    if (draft.aggregate) return true;
+    const std::vector<ValueId> outputs = external_outputs(graph_, draft.nodes, facts_.users());
+    return std::none_of(outputs.begin(), outputs.end(),
+                        [&](ValueId v) { return graph_.value(v).type.dims == draft.space; });
+  }
+
+  /// Reductions over one space that read the same operand become one region: one pass over what
   /// they share instead of one each (the multi-aggregate template of SystemDS).
-  void merge_aggregates() {
+  void merge_reductions() {
     std::vector<Needs> needs(drafts_.size());
+    std::vector<bool> reduces(drafts_.size());
     std::unordered_map<ValueId, std::vector<uint32_t>> readers;  // of operands, in order
     for (uint32_t a = 0; a < drafts_.size(); ++a) {
-      if (!drafts_[a].aggregate) continue;
+      reduces[a] = only_reduces(drafts_[a]);
+      if (!reduces[a]) continue;
       needs[a] = needs_of(drafts_[a]);
       for (ValueId v : needs[a].reads)
         if (!graph_.value(v).is_constant()) readers[v].push_back(a);
     }
     for (uint32_t a = 0; a < drafts_.size(); ++a) {
       Draft& into = drafts_[a];
-      if (!into.alive || !into.aggregate) continue;
-      std::set<uint32_t> next;  // aggregates behind that read what this one reads
+      if (!into.alive || !reduces[a]) continue;
+      std::set<uint32_t> next;  // drafts behind that read what this one reads
       std::unordered_set<ValueId> seen;
       const auto look_behind = [&](uint32_t reader) {
         for (ValueId v : needs[reader].reads) {
           const auto found = readers.find(v);
           if (found == readers.end() || !seen.insert(v).second) continue;
+          // Rows next to each other are not read more often for a smaller operand that both have.
+          if (!into.aggregate && graph_.value(v).type.dims != into.space) continue;
           const std::vector<uint32_t>& all = found->second;
           next.insert(std::upper_bound(all.begin(), all.end(), reader), all.end());
         }
@@ -231,9 +246,11 @@ class Finder {
         needs[a].add(needs[b]);
         for (NodeId n : from.nodes) region_of_[n] = a;
         into.nodes.insert(into.nodes.end(), from.nodes.begin(), from.nodes.end());
+        into.alone = false;
         from.alive = false;
       }
     }
+    for (Draft& draft : drafts_) draft.alive = draft.alive && !draft.alone;
   }
 
   /// Does a node of `later` need, over any path, one of `earlier`?

@@ -461,6 +461,34 @@ TEST_CASE("plan/fusion: rows over several axes read nothing that is broadcast al
     CHECK(text.find("cannot be lowered") == std::string::npos);
 }
 
+TEST_CASE("plan/fusion: reductions of the same rows are one pass over them") {
+  const auto regions = [](const char* second, const char* third = "") {
+    return fused(fmt::format(R"(graph g(%x: f32[n, 96, 50], %v: f32[n, 96, 50]) -> (%m, %s{}) {{
+  const %last: i64[1] = [2]
+  const %middle: i64[1] = [1]
+  %m = ReduceMean(%x, %last) {{keepdims = 0}}
+  %s = {}
+  {}
+}})",
+                             *third ? ", %t" : "", second, third)
+                     .c_str());
+  };
+  const std::string two = regions("ReduceMax(%x, %last) {keepdims = 1}");
+  CAPTURE(two);
+  CHECK(two.find("region row: ReduceMean ReduceMax\n") != std::string::npos);
+  CHECK(two.find("cannot be lowered") == std::string::npos);
+  // One alone is its own kernel's, as are those over other values or other axes.
+  CHECK(regions("ReduceMax(%v, %last) {keepdims = 1}").empty());
+  CHECK(regions("ReduceMax(%x, %middle) {keepdims = 1}").empty());
+  // With another that is a region by itself, but none that gives whole rows.
+  const std::string three = regions("ReduceL1(%x, %last) {keepdims = 1}", "%t = Sqrt(%s)");
+  CAPTURE(three);
+  CHECK(three.find("region row: ReduceMean ReduceL1 Sqrt\n") != std::string::npos);
+  const std::string norm = regions("ReduceL1(%x, %last) {keepdims = 1}", "%t = Div(%x, %s)");
+  CAPTURE(norm);
+  CHECK(norm.find("region row: ReduceL1 Div\n") != std::string::npos);
+}
+
 TEST_CASE("plan/fusion: what rows side by side read lies side by side, and is read again") {
   const std::string text = fused(R"(graph g(%x: f32[5000, 64]) -> (%y) {
   const %first: i64[1] = [0]
