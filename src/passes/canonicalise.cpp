@@ -15,7 +15,6 @@ struct Site {
   Graph& graph;
   Patch& patch;
   const PassContext& context;
-  const std::vector<std::vector<NodeId>>& users;  ///< Graph::users() before the sweep
   NodeId id;
   const Node& node;
 
@@ -352,25 +351,6 @@ bool expand_last(Site& s) {
   return s.rebuild(Node{.op = expand.op, .inputs = {made, expand.inputs[1]}});
 }
 
-/// A reduction whose axes come back as axes of one element keeps them.
-bool keep_reduced_axes(Site& s) {
-  if ((!s.is("Unsqueeze") && !s.is("Reshape")) || s.output().elements) return false;
-  const Node* inner = s.producer(0);
-  if (!inner || !inner->op->domain.empty() || !inner->op->reduction || inner->outputs.size() != 1 ||
-      inner->attrs.get_int("keepdims", 1) != 0)
-    return false;
-  if (s.graph.only_user(s.users, s.node.inputs[0]) != s.id || !always_fits(s.graph, s.node))
-    return false;
-  Node now{.op = inner->op, .inputs = inner->inputs};
-  now.attrs = inner->attrs;
-  now.attrs.set("keepdims", int64_t{1});
-  now.outputs.assign(1, kNone);
-  const auto inferred = infer_node(s.graph, now);
-  if (!inferred || !inferred->types[0].dims || inferred->types[0].dims != s.output().type.dims)
-    return false;
-  return s.rebuild(std::move(now));
-}
-
 /// What a Gather by constant indices picks, where all of it is there: else the run says so.
 struct Picks {
   size_t axis;
@@ -448,19 +428,18 @@ constexpr Rewrite kRewrites[] = {
     drop_pad,          drop_single_operand, drop_single_split, constant_shape, constant_second,
     drop_neutral,      simplify_transpose,  merge_reshapes,    sum_to_add,     square_to_product,
     cast_like_to_cast, gather_to_slice,     gather_to_unfold,  drop_where,     drop_expand,
-    expand_last,       keep_reduced_axes,
+    expand_last,
 };
 
 }  // namespace
 
 bool canonicalise(Graph& graph, PassContext& context) {
   Patch patch(graph, "canonicalise");
-  const std::vector<std::vector<NodeId>> users = graph.users();
   int64_t count = 0;
   for (NodeId id : graph.order()) {
     const Node& node = graph.node(id);
     if (node.op->control_flow || node.outputs.empty() || node.outputs[0] == kNone) continue;
-    Site site{graph, patch, context, users, id, node};
+    Site site{graph, patch, context, id, node};
     for (Rewrite rewrite : kRewrites)
       if (rewrite(site)) {
         ++count;

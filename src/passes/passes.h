@@ -21,6 +21,9 @@ bool inline_branches(Graph& graph, PassContext& context);
 /// thing into one form (constant operand second, one Transpose for two).
 bool canonicalise(Graph& graph, PassContext& context);
 
+/// Reductions whose axes come back (Unsqueeze) behind functions of what they gave keep them.
+bool keep_reduced_axes(Graph& graph, PassContext& context);
+
 /// Nodes of constant inputs become constants, computed by their reference; values whose elements
 /// inference knows (shape arithmetic) too. Bounded in bytes and time by PassOptions; leaves out
 /// random ops, views that would only grow memory, and dequantisation, whose bytes are wanted.

@@ -21,6 +21,8 @@ const Pipeline& portable_pipeline() {
             sink_constants},
            {"canonicalise", "one form of each thing, so that what follows needs to know only it",
             canonicalise},
+           {"keep-reduced-axes", "rules know norms with their axes; after single forms of Reshape",
+            keep_reduced_axes},
            {"fold-constants", "shape arithmetic and weight preparation leave the run",
             fold_constants},
            {"inline-branches", "a decided If is its branch; after folding decided it",
