@@ -447,8 +447,8 @@ def test_results_go_into_arrays(session):
     assert z is out
     np.testing.assert_array_equal(out, -X)
     for bad, why in (([out], "2 outputs, 1 were given"), ([None, out.T], "C-contiguous"), ([None, [[1]]], "NumPy arrays"),
-                     ([None, np.empty((3, 2), np.float32)], "bound tensor"),
-                     ([out, out], "overlaps that of output 0")):
+                     ([None, np.empty((3, 2), np.float32)], "output 'z': the tensor given for it"),
+                     ([out, out], "output 'z': its memory overlaps that of output 'y'")):
         with pytest.raises(xc.Error, match=why):
             session.run([X], outputs=bad)
     with pytest.raises(TypeError):
@@ -474,7 +474,7 @@ def test_a_state_stays_in_its_array():
     call = session.prepare([cache, np.array([[0]]), u], [cache, None])
     cache[:] = 0
     assert call.run()[1] == 3 * 8
-    with pytest.raises(xc.Error, match="overlaps that of input 0"):
+    with pytest.raises(xc.Error, match="output 'd': its memory overlaps that of input 'c'"):
         wide = np.zeros((8, 3), np.float32)
         session.run([wide[:4], np.array([[0]]), u], outputs=[wide[2:6], None])
 
