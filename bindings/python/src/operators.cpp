@@ -107,6 +107,18 @@ uint32_t inputs_with_a_name(std::string_view signature) {
   return count;
 }
 
+/// Calls the function. A thread that Python ends there is kept from unwinding at once: what is
+/// around it would give up references without the GIL.
+nb::object result_of(nb::handle function, const nb::list& inputs, const nb::dict& attributes) {
+  try {
+    return function(*inputs, **attributes);
+  } catch (const std::exception&) {
+    throw;
+  } catch (...) {
+    wait_for_the_end();
+  }
+}
+
 /// `count`: inputs of the function, of which a node may leave out optional ones at the end.
 void compute(nb::handle function, uint32_t count, xcrt::OpCall& call) {
   nb::list inputs;
@@ -117,7 +129,7 @@ void compute(nb::handle function, uint32_t count, xcrt::OpCall& call) {
     const auto [name, kind] = call.attribute(i);
     if (call.has_attribute(name)) attributes[name] = attribute_of(call, name, kind);
   }
-  const nb::object result = function(*inputs, **attributes);
+  const nb::object result = result_of(function, inputs, attributes);
   if (!nb::isinstance<nb::tuple>(result) &&
       !(nb::isinstance<nb::list>(result) && call.output_count() > 1)) {
     if (call.output_count() > 1)
