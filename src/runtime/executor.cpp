@@ -58,12 +58,29 @@ void** Executor::resolve(const Bound& bound, int side, bool reuse) {
   return resolved.pointers.data();
 }
 
+namespace {
+
+std::string place_of_output(const Graph& graph, size_t index) {
+  return "output '" + graph.value(graph.outputs[index]).name + "'";
+}
+
+[[noreturn]] void refuse_bound(const Graph& graph, size_t index, const Tensor& bound, DType dtype,
+                               const Dims& dims) {
+  throw Error(Status::kInvalidArgument,
+              fmt::format("the tensor given for it is {}{}, the result is {}{}",
+                          name(bound.dtype()), to_text(bound.dims()), name(dtype), to_text(dims)),
+              place_of_output(graph, index));
+}
+
+}  // namespace
+
 void Executor::prepare_outputs(const Bound& bound, const OutputPorts& outputs) {
   const Plan& plan = *bound.plan;
   for (uint32_t i = 0; i < outputs.count; ++i) {
     // Whichever step makes it, and before any runs.
     if (bound.segment == 0 && outputs.slots[i] && !outputs.slots[i]->tensor.contiguous())
-      fail(Status::kInvalidArgument, "output {}: a bound output must be row-major", i);
+      throw Error(Status::kInvalidArgument, "the tensor given for it must be row-major",
+                  place_of_output(program_.graph(), i));
     const PlanValue& value = plan.values[plan.outputs[i]];
     const PlanBuffer& buffer = plan.buffers[value.buffer];
     if (buffer.storage != Storage::kOutput || buffer.segment != bound.segment) continue;
@@ -75,9 +92,7 @@ void Executor::prepare_outputs(const Bound& bound, const OutputPorts& outputs) {
     const Tensor& tensor = outputs.slots[i]->tensor;
     if (tensor.dtype() != value.dtype ||
         !std::equal(dims.begin(), dims.end(), tensor.dims().begin(), tensor.dims().end()))
-      fail(Status::kInvalidArgument, "output {}: bound tensor is {}{}, the result is {}{}", i,
-           name(tensor.dtype()), to_text(tensor.dims()), name(value.dtype),
-           to_text(Dims(dims.begin(), dims.end())));
+      refuse_bound(program_.graph(), i, tensor, value.dtype, Dims(dims.begin(), dims.end()));
   }
 }
 
@@ -255,10 +270,11 @@ void Executor::hand_out_made(const Bound& last, void* const* inputs, const Outpu
       continue;
     }
     const Tensor& to = outputs.slots[i]->tensor;
-    if (container) fail(Status::kUnsupported, "output {}: a sequence cannot be bound", i);
+    if (container)
+      throw Error(Status::kUnsupported, "a sequence goes into no tensor that is given for it",
+                  place_of_output(graph, i));
     if (to.dtype() != tensor.dtype() || to.dims() != tensor.dims())
-      fail(Status::kInvalidArgument, "output {}: bound tensor is {}{}, the result is {}{}", i,
-           name(to.dtype()), to_text(to.dims()), name(tensor.dtype()), to_text(tensor.dims()));
+      refuse_bound(graph, i, to, tensor.dtype(), tensor.dims());
     copy_elements(tensor.view(), to.view());
   }
 }

@@ -123,7 +123,7 @@ void Program::run_in_place(std::span<const TensorView> inputs, std::span<xc_tens
   const Bound& bound = *version.bound;
   const OutputPorts ports{outputs.data(), outputs.size(), &pool};
   const Staging staging{inputs, data};
-  const bool staged = shares_inputs(inputs, outputs) || strided;
+  const bool staged = shares_inputs(*graph_, inputs, outputs) || strided;
   const bool room = context.staged.has_room(inputs.size());
   if (staged && room) context.staged.choose(staging, ports, bound.shared_ports);
   if (staged && !(room && context.staged.ready(inputs)))

@@ -1,9 +1,12 @@
 #include "runtime/overlap.h"
 
+#include <fmt/format.h>
+
 #include <iterator>
 #include <utility>
 #include <vector>
 
+#include "ir/graph.h"
 #include "ops/containers.h"
 
 namespace xc {
@@ -40,7 +43,12 @@ bool may_share(const TensorView& input, const Bytes& output) {
 
 }  // namespace
 
-bool shares_inputs(std::span<const TensorView> inputs, std::span<xc_tensor* const> outputs) {
+bool shares_inputs(const Graph& graph, std::span<const TensorView> inputs,
+                   std::span<xc_tensor* const> outputs) {
+  const auto name = [&](ValueId port) -> const std::string& { return graph.value(port).name; };
+  const auto refuse = [&](size_t output, const std::string& message) {
+    throw Error(Status::kInvalidArgument, message, "output '" + name(graph.outputs[output]) + "'");
+  };
   bool shares = false;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i]) continue;
@@ -49,15 +57,14 @@ bool shares_inputs(std::span<const TensorView> inputs, std::span<xc_tensor* cons
     for (size_t k = 0; k < inputs.size(); ++k) {
       if (!inputs[k] || !meet(output, bytes_of(inputs[k]))) continue;
       if (!view.contiguous() || !may_share(inputs[k], output))
-        fail(Status::kInvalidArgument,
-             "output {}: its memory overlaps that of input {}: give it exactly that of a row-major "
-             "one, or other memory",
-             i, k);
+        refuse(i, fmt::format("its memory overlaps that of input '{}': give it exactly that of a "
+                              "row-major one, or other memory",
+                              name(graph.inputs[k])));
       shares = true;
     }
     for (size_t k = 0; k < i; ++k)
       if (outputs[k] && meet(output, bytes_of(outputs[k]->tensor.view())))
-        fail(Status::kInvalidArgument, "output {}: its memory overlaps that of output {}", i, k);
+        refuse(i, fmt::format("its memory overlaps that of output '{}'", name(graph.outputs[k])));
   }
   return shares;
 }

@@ -9,10 +9,13 @@
 
 namespace xc {
 
+class Graph;
+
 /// Whether a given output (not null) lies exactly where a row-major input does. Fails with
-/// kInvalidArgument when one shares memory with an input otherwise, with strings, or with another
-/// output: a run writes results while it still reads inputs.
-bool shares_inputs(std::span<const TensorView> inputs, std::span<xc_tensor* const> outputs);
+/// kInvalidArgument, naming it as `graph` does, when one shares memory with an input otherwise,
+/// with strings, or with another output: a run writes results while it still reads inputs.
+bool shares_inputs(const Graph& graph, std::span<const TensorView> inputs,
+                   std::span<xc_tensor* const> outputs);
 
 /// Results of one run that its steps own, as a caller receives them: none shares memory with
 /// another, elements of containers included, for the caller may write into each. Keys of maps may

@@ -152,7 +152,7 @@ void Program::run_once(std::span<const TensorView> inputs, std::span<xc_tensor*>
   RunContext& context = lease.context();
   const EpochScope epoch(epochs_, context);
   SignatureEntry& entry = entry_for(inputs, context);
-  const bool shared = shares_inputs(inputs, outputs);
+  const bool shared = shares_inputs(*graph_, inputs, outputs);
   void* inline_data[kPortsOnStack];
   std::vector<void*> more;
   void** data = inline_data;
@@ -171,7 +171,7 @@ void Program::run_once(std::span<const TensorView> inputs, std::span<xc_tensor*>
     strided |= !container;
     if (!container && !holds_objects(inputs[i].dtype)) continue;
     if (container) {
-      if (shared && shares_inputs(inputs.subspan(i, 1), outputs))
+      if (shared && shares_inputs(*graph_, inputs.subspan(i, 1), outputs))
         fail(Status::kInvalidArgument,
              "input '{}': an output lies in its memory, and it is no tensor but a {}: give the "
              "output other memory",

@@ -419,7 +419,8 @@ std::unique_ptr<Call> Session::prepare(std::span<const TensorView> inputs,
              port.name);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].contiguous() && holds_objects(inputs[i].dtype))
-      fail(Status::kInvalidArgument, "input {}: a prepared call needs row-major strings", i);
+      throw Error(Status::kInvalidArgument, "a prepared call needs row-major strings",
+                  "input '" + model_->inputs()[i].name + "'");
     state.inputs.push_back(inputs[i].data);
     state.sizes.emplace_back(Dims(inputs[i].dims.begin(), inputs[i].dims.end()),
                              Dims(inputs[i].strides.begin(), inputs[i].strides.end()));
@@ -427,7 +428,7 @@ std::unique_ptr<Call> Session::prepare(std::span<const TensorView> inputs,
   for (size_t i = 0; i < inputs.size(); ++i)
     state.views.push_back(
         {inputs[i].data, inputs[i].dtype, state.sizes[i].first, state.sizes[i].second});
-  state.staged = shares_inputs(inputs, outputs) ||
+  state.staged = shares_inputs(*model_->graph(), inputs, outputs) ||
                  std::any_of(inputs.begin(), inputs.end(), StagedInputs::takes);
   call->choose();
   if (!state.program->adapts()) state.program->settle(*state.entry);  // else its runs would

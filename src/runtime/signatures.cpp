@@ -56,10 +56,12 @@ std::string place(const Value& input) {
 }
 
 [[noreturn]] void refuse(const Value& input, DType dtype, std::span<const int64_t> dims) {
+  const std::string wanted = input.type.text();
   throw Error(Status::kInvalidArgument,
-              fmt::format("expected {}, got {}{}", input.type.text(),
-                          dtype == DType::kUndefined ? "nothing" : xc::name(dtype),
-                          to_text(Dims(dims.begin(), dims.end()))),
+              dtype == DType::kUndefined
+                  ? fmt::format("was not given; it wants {}", wanted)
+                  : fmt::format("expected {}, got {}{}", wanted, xc::name(dtype),
+                                to_text(Dims(dims.begin(), dims.end()))),
               place(input));
 }
 

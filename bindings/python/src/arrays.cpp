@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
-#include <string>
 
 #include "errors.h"
 // After Python.h.
@@ -174,16 +173,9 @@ int number_of_bytes(xc_dtype dtype) {
   return -1;
 }
 
-xcrt::Error failure(const char* what, xc_status status, const std::string& message,
-                    const char* name) {
-  const std::string where = name ? std::string(what) + " '" + name + "'" : what;
-  return {status, (std::string(xc_status_name(status)) + ": " + where + ": " + message).c_str(),
-          where};
-}
-
-[[noreturn]] void fail(const char* what, xc_status status, const std::string& message,
-                       const char* name) {
-  throw failure(what, status, message, name);
+/// "input 'x'".
+std::string place_of(const char* what, const char* name) {
+  return name ? std::string(what) + " '" + name + "'" : what;
 }
 
 /// After an import that did not succeed, and that does not tell why: asked once more, the exporter
@@ -192,12 +184,13 @@ xcrt::Error failure(const char* what, xc_status status, const std::string& messa
   PyObject* capsule = PyObject_CallMethod(value.ptr(), "__dlpack__", nullptr);
   if (capsule) {
     Py_DECREF(capsule);
-    fail(what, XC_INVALID_ARGUMENT,
-         "the object's DLPack export is no tensor of the CPU, or is read-only", name);
+    fail(XC_INVALID_ARGUMENT, "the object's DLPack export is no tensor of the CPU, or is read-only",
+         place_of(what, name));
   }
   nb::python_error error;
-  const xcrt::Error told = failure(what, XC_INVALID_ARGUMENT,
-                                   "the object's DLPack export failed: " + text_of(error), name);
+  const xcrt::Error told =
+      failure(XC_INVALID_ARGUMENT, "the object's DLPack export failed: " + text_of(error),
+              place_of(what, name));
   fail_with(told, std::move(error));
 }
 
@@ -214,17 +207,14 @@ PyArrayObject* array_of(const nb::object& array) {
   return reinterpret_cast<PyArrayObject*>(array.ptr());
 }
 
+std::string over_the_limit(size_t rank) {
+  return "rank " + std::to_string(rank) + " is over the limit of " +
+         std::to_string(Inputs::kMaxRank);
+}
+
 /// "object", "<U3", "float64".
 std::string dtype_text(PyArrayObject* array) {
   return nb::str(nb::handle(reinterpret_cast<PyObject*>(PyArray_DESCR(array)))).c_str();
-}
-
-/// What to do about an array of a type that the port does not take.
-std::string conversion_to(xc_dtype wanted) {
-  const nb::object type = numpy_dtype(wanted);
-  return type.is_none()
-             ? std::string()
-             : std::string(": convert it with astype(\"") + nb::str(type).c_str() + "\")";
 }
 
 /// Whether an object says itself of what type its elements are: arrays, series and tables of other
@@ -398,30 +388,44 @@ void Inputs::set(size_t index, nb::handle value, xc_dtype wanted, const char* na
     return use == Use::kWritten ? set_dlpack<nb::ndarray<>>(index, value, name)
                                 : set_dlpack<nb::ndarray<nb::ro>>(index, value, name);
   if (use == Use::kWritten)
-    fail(what_, XC_INVALID_ARGUMENT, "results go into NumPy arrays or DLPack objects", name);
+    fail(XC_INVALID_ARGUMENT, "results go into NumPy arrays or DLPack objects",
+         place_of(what_, name));
   if (use != Use::kOnce)
-    fail(what_, XC_INVALID_ARGUMENT, "a prepared call binds NumPy arrays or DLPack objects", name);
-  set_array(index, is_array_like(value) ? make_array(value, nullptr) : of_list(value, wanted, name),
+    fail(XC_INVALID_ARGUMENT, "a prepared call binds NumPy arrays or DLPack objects",
+         place_of(what_, name));
+  set_array(index, is_array_like(value) ? made_of(value, name) : of_list(value, wanted, name),
             wanted, name, Use::kOnce);
+}
+
+nb::object Inputs::made_of(nb::handle value, const char* name) const {
+  try {
+    return make_array(value, nullptr);
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_ValueError) && !error.matches(PyExc_TypeError)) throw;
+    const xcrt::Error told =
+        failure(XC_INVALID_ARGUMENT, "NumPy makes no array of it: " + text_of(error),
+                place_of(what_, name));
+    fail_with(told, std::move(error));
+  }
 }
 
 /// Scalars and nested lists: what NumPy makes of them, in the port's type where it can hold them.
 nb::object Inputs::of_list(nb::handle value, xc_dtype wanted, const char* name) const {
   if (wanted == XC_DTYPE_STRING) return make_array(value, PyArray_DescrFromType(NPY_OBJECT));
-  nb::object given = make_array(value, nullptr);
+  nb::object given = made_of(value, name);
   const int number = wanted == XC_DTYPE_UNDEFINED ? -1 : number_of_dtype(wanted);
   if (number < 0 || dtype_of_number(PyArray_TYPE(array_of(given))) == wanted) return given;
   if (!may_become(array_of(given), wanted))
-    fail(what_, XC_INVALID_ARGUMENT,
+    fail(XC_INVALID_ARGUMENT,
          "expected " + std::string(xc_dtype_name(wanted)) + ", got values of dtype " +
              dtype_text(array_of(given)),
-         name);
+         place_of(what_, name));
   nb::object converted = make_array(given, PyArray_DescrFromType(number), NPY_ARRAY_FORCECAST);
   if (!has_values(converted, given, wanted))
-    fail(what_, XC_INVALID_ARGUMENT,
+    fail(XC_INVALID_ARGUMENT,
          std::string("expected ") + xc_dtype_name(wanted) +
              ", which does not hold every value given",
-         name);
+         place_of(what_, name));
   return converted;
 }
 
@@ -430,30 +434,31 @@ void Inputs::set_array(size_t index, nb::handle value, xc_dtype wanted, const ch
   auto* array = reinterpret_cast<PyArrayObject*>(value.ptr());
   const int number = PyArray_TYPE(array);
   const xc_dtype dtype = dtype_of_number(number);
-  const int rank = PyArray_NDIM(array);
+  const auto rank = static_cast<size_t>(PyArray_NDIM(array));
   if (dtype == XC_DTYPE_UNDEFINED)
-    fail(what_, XC_INVALID_ARGUMENT,
-         "no tensor holds elements of dtype " + dtype_text(array) + conversion_to(wanted), name);
-  if (rank > static_cast<int>(kMaxRank))
-    fail(what_, XC_LIMIT, "rank " + std::to_string(rank) + " is too high", name);
+    fail(XC_INVALID_ARGUMENT,
+         "no tensor holds elements of dtype " + dtype_text(array) + conversion_of(value, wanted),
+         place_of(what_, name));
+  if (rank > kMaxRank) fail(XC_LIMIT, over_the_limit(rank), place_of(what_, name));
   if (dtype == XC_DTYPE_STRING) {
     if (wanted != XC_DTYPE_UNDEFINED && wanted != XC_DTYPE_STRING)
-      fail(what_, XC_INVALID_ARGUMENT,
+      fail(XC_INVALID_ARGUMENT,
            "expected " + std::string(xc_dtype_name(wanted)) + ", got an array of dtype " +
-               dtype_text(array) + conversion_to(wanted),
-           name);
-    if (use == Use::kWritten) fail(what_, XC_UNSUPPORTED, "texts go into no array", name);
-    if (in_place) fail(what_, XC_UNSUPPORTED, "a prepared call takes no strings", name);
+               dtype_text(array) + conversion_of(value, wanted),
+           place_of(what_, name));
+    if (use == Use::kWritten) fail(XC_UNSUPPORTED, "texts go into no array", place_of(what_, name));
+    if (in_place) fail(XC_UNSUPPORTED, "a prepared call takes no strings", place_of(what_, name));
     return set_strings(index, value);
   }
   if (use == Use::kWritten && !PyArray_ISWRITEABLE(array))
-    fail(what_, XC_INVALID_ARGUMENT, "the array is read-only", name);
+    fail(XC_INVALID_ARGUMENT, "the array is read-only", place_of(what_, name));
 
   xc_tensor_view& view = views_[index];
   if (const int wide = number_of_bytes(dtype); wide >= 0 && use != Use::kWritten) {
     // ml_dtypes leaves the upper bits of a byte as it likes; in a tensor they belong to the number.
     if (in_place)
-      fail(what_, XC_UNSUPPORTED, "a prepared call takes no int4, int2, uint4 or uint2", name);
+      fail(XC_UNSUPPORTED, "a prepared call takes no int4, int2, uint4 or uint2",
+           place_of(what_, name));
     const nb::object bytes = make_array(value, PyArray_DescrFromType(wide), NPY_ARRAY_FORCECAST);
     set_array(index, bytes, XC_DTYPE_UNDEFINED, name, Use::kOnce);
     view.dtype = dtype;
@@ -468,12 +473,14 @@ void Inputs::set_array(size_t index, nb::handle value, xc_dtype wanted, const ch
     return;
   }
   if (use == Use::kWritten)
-    fail(what_, XC_INVALID_ARGUMENT, "results go into C-contiguous, aligned arrays", name);
+    fail(XC_INVALID_ARGUMENT, "results go into C-contiguous, aligned arrays",
+         place_of(what_, name));
   const npy_intp size = PyArray_ITEMSIZE(array);
   bool whole = native;
-  for (int axis = 0; axis < rank && whole; ++axis) {
-    whole = PyArray_STRIDE(array, axis) % size == 0;
-    room(index)[axis] = PyArray_STRIDE(array, axis) / size;
+  for (size_t axis = 0; axis < rank && whole; ++axis) {
+    const npy_intp stride = PyArray_STRIDES(array)[axis];
+    whole = stride % size == 0;
+    room(index)[axis] = stride / size;
   }
   if (whole) {
     view = {PyArray_DATA(array), reinterpret_cast<const int64_t*>(PyArray_DIMS(array)), room(index),
@@ -482,8 +489,8 @@ void Inputs::set_array(size_t index, nb::handle value, xc_dtype wanted, const ch
     return;
   }
   if (in_place)
-    fail(what_, XC_INVALID_ARGUMENT,
-         "a prepared call reads aligned arrays in the byte order of the host", name);
+    fail(XC_INVALID_ARGUMENT, "a prepared call reads aligned arrays in the byte order of the host",
+         place_of(what_, name));
   // Swapped bytes, or fields of records: a copy.
   const nb::object copy = make_array(value, PyArray_DescrFromType(number), NPY_ARRAY_NOTSWAPPED);
   set_array(index, copy, wanted, name, Use::kOnce);
@@ -535,11 +542,12 @@ void Inputs::set_dlpack(size_t index, nb::handle value, const char* name) {
   Array array;
   if (!nb::try_cast(value, array)) fail_import(what_, value, name);
   if (array.device_type() != nb::device::cpu::value)
-    fail(what_, XC_UNSUPPORTED, "the array is on another device: move it to the CPU", name);
+    fail(XC_UNSUPPORTED, "the array is on another device: move it to the CPU",
+         place_of(what_, name));
   const xc_dtype dtype = dtype_of_dlpack(array.dtype());
   if (dtype == XC_DTYPE_UNDEFINED)
-    fail(what_, XC_UNSUPPORTED, "this DLPack element type is not supported", name);
-  if (array.ndim() > kMaxRank) fail(what_, XC_LIMIT, "the rank is too high", name);
+    fail(XC_UNSUPPORTED, "this DLPack element type is not supported", place_of(what_, name));
+  if (array.ndim() > kMaxRank) fail(XC_LIMIT, over_the_limit(array.ndim()), place_of(what_, name));
   if (copied_dims_.capacity() == 0) copied_dims_.reserve(count_ * kMaxRank);
   const size_t first = copied_dims_.size();
   for (size_t axis = 0; axis < array.ndim(); ++axis) {
@@ -564,7 +572,8 @@ xcrt::Tensor tensor_of(nb::handle value, xc_dtype wanted, const char* what, cons
   Inputs one(1, what);
   one.set(0, value, wanted, name);
   const xc_tensor_view& view = one.views()[0];
-  if (view.dtype == XC_DTYPE_UNDEFINED) fail(what, XC_INVALID_ARGUMENT, "None is no array", name);
+  if (view.dtype == XC_DTYPE_UNDEFINED)
+    fail(XC_INVALID_ARGUMENT, "None is no array", place_of(what, name));
   return view.dtype == XC_DTYPE_STRING ? one.release_tensor() : copy_of(view);
 }
 
@@ -573,10 +582,8 @@ nb::object to_numpy(xcrt::Tensor tensor) {
   if (dtype == XC_DTYPE_STRING) return strings_to_numpy(tensor);
   const int number = number_of_dtype(dtype);
   if (number < 0) {
-    const std::string text = std::string("UNSUPPORTED: an output has type ") +
-                             xc_dtype_name(dtype) +
-                             ", for which the package ml_dtypes is needed (pip install ml_dtypes)";
-    throw xcrt::Error(XC_UNSUPPORTED, text.c_str(), {});
+    fail(XC_UNSUPPORTED, std::string("an output has type ") + xc_dtype_name(dtype) +
+                             ", for which the package ml_dtypes is needed (pip install ml_dtypes)");
   }
   const xcrt::Dims dims = tensor.dims();
   nb::object out = steal(PyArray_NewFromDescr(
@@ -594,6 +601,21 @@ nb::object to_numpy(xcrt::Tensor tensor) {
 nb::object str_of_text(std::string_view text) {
   return steal(
       PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape"));
+}
+
+std::optional<bool> bool_of(nb::handle value) {
+  if (PyBool_Check(value.ptr())) return value.ptr() == Py_True;
+  if (PyArray_IsScalar(value.ptr(), Bool)) return PyObject_IsTrue(value.ptr()) == 1;
+  return std::nullopt;
+}
+
+std::string conversion_of(nb::handle value, xc_dtype wanted) {
+  const nb::object type = numpy_dtype(wanted);
+  if (type.is_none()) return {};
+  const std::string name = nb::str(type).c_str();
+  return PyObject_HasAttrString(value.ptr(), "astype")
+             ? ": convert it with astype(\"" + name + "\")"
+             : ": convert it to " + name;
 }
 
 nb::object numpy_dtype(xc_dtype dtype) {

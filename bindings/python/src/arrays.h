@@ -4,6 +4,8 @@
 #include <nanobind/nanobind.h>
 
 #include <array>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -45,6 +47,8 @@ class Inputs {
  private:
   void set_array(size_t index, nb::handle array, xc_dtype wanted, const char* name, Use use);
   void set_strings(size_t index, nb::handle array);
+  /// The array of a value of another kind.
+  nb::object made_of(nb::handle value, const char* name) const;
   nb::object of_list(nb::handle value, xc_dtype wanted, const char* name) const;
   template <class Array>
   void set_dlpack(size_t index, nb::handle value, const char* name);
@@ -76,6 +80,13 @@ nb::object to_numpy(xcrt::Tensor tensor);
 
 /// A text as a str; bytes that are no UTF-8 become surrogates, which set_strings() takes back.
 nb::object str_of_text(std::string_view text);
+
+/// Of True and False, Python's or NumPy's; of nothing else.
+std::optional<bool> bool_of(nb::handle value);
+
+/// ': convert it with astype("float32")': what to do about an array of another type than the
+/// port's.
+std::string conversion_of(nb::handle value, xc_dtype wanted);
 
 /// The NumPy dtype; None where NumPy and ml_dtypes have none.
 nb::object numpy_dtype(xc_dtype dtype);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "arrays.h"
+#include "errors.h"
 
 namespace xc_python {
 namespace {
@@ -31,18 +32,15 @@ xc_dtype dtype_of_text(std::string_view type) {
   return XC_DTYPE_UNDEFINED;
 }
 
-[[noreturn]] void fail(const char* name, std::string_view type, const char* wanted) {
-  const std::string where = std::string("input '") + name + "'";
-  throw xcrt::Error(
-      XC_INVALID_ARGUMENT,
-      ("INVALID_ARGUMENT: " + where + ": a " + std::string(type) + " wants " + wanted).c_str(),
-      where);
+[[noreturn]] void fail_kind(const char* name, std::string_view type, const char* wanted) {
+  fail(XC_INVALID_ARGUMENT, "a " + std::string(type) + " wants " + wanted,
+       std::string("input '") + name + "'");
 }
 
 xcrt::Tensor sequence_of(nb::handle value, const Text& text, std::string_view type,
                          const char* name) {
   if (!nb::isinstance<nb::list>(value) && !nb::isinstance<nb::tuple>(value))
-    fail(name, type, "a list or tuple");
+    fail_kind(name, type, "a list or tuple");
   std::vector<xcrt::Tensor> elements;
   for (nb::handle element : nb::borrow<nb::sequence>(value))
     elements.push_back(container_of(element, text.inner, name));
@@ -50,7 +48,7 @@ xcrt::Tensor sequence_of(nb::handle value, const Text& text, std::string_view ty
 }
 
 xcrt::Tensor map_of(nb::handle value, const Text& text, std::string_view type, const char* name) {
-  if (!nb::isinstance<nb::dict>(value)) fail(name, type, "a dict");
+  if (!nb::isinstance<nb::dict>(value)) fail_kind(name, type, "a dict");
   const nb::dict dict = nb::borrow<nb::dict>(value);
   std::vector<xcrt::Tensor> parts;
   parts.push_back(tensor_of(nb::list(dict.keys()), dtype_of_text(text.key), "input", name));

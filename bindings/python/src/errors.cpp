@@ -12,6 +12,15 @@ thread_local Raised* innermost = nullptr;
 
 }  // namespace
 
+xcrt::Error failure(xc_status status, const std::string& message, const std::string& where) {
+  const std::string place = where.empty() ? "" : where + ": ";
+  return {status, (std::string(xc_status_name(status)) + ": " + place + message).c_str(), where};
+}
+
+void fail(xc_status status, const std::string& message, const std::string& where) {
+  throw failure(status, message, where);
+}
+
 std::string text_of(const nb::python_error& error) {
   try {
     const nb::object type = nb::getattr(error.type(), "__name__");

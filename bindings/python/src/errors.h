@@ -24,6 +24,10 @@ class Caused : public xcrt::Error {
   nb::python_error cause_;
 };
 
+/// A failure with the text "STATUS: where: message", as those of the library have it.
+xcrt::Error failure(xc_status status, const std::string& message, const std::string& where = {});
+[[noreturn]] void fail(xc_status status, const std::string& message, const std::string& where = {});
+
 /// "ValueError: the text", without the traceback; something else for what has no text.
 std::string text_of(const nb::python_error& error);
 

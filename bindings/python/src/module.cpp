@@ -4,6 +4,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 
+#include <functional>
+
 #include "collected.h"
 #include "errors.h"
 #include "session.h"
@@ -44,6 +46,16 @@ void translate(const std::exception_ptr& pointer, void*) {
   }
 }
 
+/// What an option is where it is not given.
+nb::object default_of(const xc_config_option_info& info) {
+  if (info.is_text) return nb::str("");
+  std::string_view choices = xcrt::view(info.choices);
+  if (choices.empty()) return nb::int_(info.fallback);
+  for (int64_t k = 0; k < info.fallback; ++k) choices.remove_prefix(choices.find('|') + 1);
+  const std::string_view name = choices.substr(0, choices.find('|'));
+  return nb::str(name.data(), name.size());
+}
+
 nb::list options() {
   nb::list out;
   for (const xc_config_option_info& info : xcrt::Config::options()) {
@@ -52,10 +64,20 @@ nb::list options() {
     row["name"] = text(info.name);
     row["environment"] = text(info.environment);
     row["choices"] = text(info.choices);
+    const bool number = !info.is_text && info.choices.size == 0;
+    row["low"] = number ? nb::object(nb::int_(info.low)) : nb::none();
+    row["high"] = number && info.high != INT64_MAX ? nb::object(nb::int_(info.high)) : nb::none();
+    row["default"] = default_of(info);
+    row["engine_only"] = nb::bool_(info.engine_only != 0);
     row["doc"] = text(info.doc);
     out.append(row);
   }
   return out;
+}
+
+/// Of an xc.Error that a program makes itself.
+void set_error_defaults() {
+  for (const char* name : {"status", "where", "advice"}) nb::handle(error_type).attr(name) = "";
 }
 
 }  // namespace
@@ -68,53 +90,92 @@ NB_MODULE(_core_in_main, module) {
   error_type = PyErr_NewExceptionWithDoc("xc.Error", "A failed call: status, where, advice.",
                                          PyExc_RuntimeError, nullptr);
   if (!error_type) nb::raise_python_error();
+  set_error_defaults();
   module.attr("Error") = nb::borrow(error_type);
   nb::register_exception_translator(&translate);
 
-  nb::class_<Port>(module, "Port", "An input or output of a model.")
+  nb::class_<Port>(module, "Port",
+                   "An input or output of a model. Equal to one of the same name and type.")
       .def_ro("name", &Port::name)
-      .def_ro("type", &Port::type)
-      .def_ro("shape", &Port::shape)
-      .def_prop_ro("dtype", [](const Port& port) { return xc_python::numpy_dtype(port.dtype); })
+      .def_ro("type", &Port::type, "\"f32[n, 784]\".")
+      .def_ro("shape", &Port::shape, "Symbolic dims as text; None where the rank is not known.")
+      .def_prop_ro(
+          "dtype", [](const Port& port) { return xc_python::numpy_dtype(port.dtype); },
+          "None for sequences and optionals, and for ml_dtypes types where that package is absent.")
+      .def(
+          "__eq__",
+          [](const Port& port, nb::handle other) -> nb::object {
+            if (!nb::isinstance<Port>(other)) return nb::borrow(Py_NotImplemented);
+            return nb::bool_(port == *nb::inst_ptr<Port>(other));
+          },
+          "other"_a.none())
+      .def("__hash__",
+           [](const Port& port) { return std::hash<std::string>()(port.name + ": " + port.type); })
       .def("__repr__",
            [](const Port& port) { return "Port(" + port.name + ": " + port.type + ")"; });
 
   nb::class_<Call>(module, "Call", nb::type_slots(Collected<Call>::slots),
-                   "A run prepared for fixed arrays.")
-      .def("run", &Call::run)
-      .def("__call__", &Call::run)
-      .def_prop_ro("outputs", &Call::outputs);
+                   nb::is_weak_referenceable(),
+                   "A run prepared for fixed arrays. One thread at a time: others fail with BUSY.")
+      .def("run", &Call::run,
+           "Reads the bound inputs, writes the bound outputs, returns them (the same arrays every "
+           "time).")
+      .def("__call__", &Call::run, "As run().")
+      .def_prop_ro("outputs", &Call::outputs, "The bound outputs, in the model's order.");
 
-  nb::class_<Operators>(module, "Operators", nb::type_slots(Collected<Operators>::slots),
-                        "Operators of the host for models to use.")
+  nb::class_<Operators>(
+      module, "Operators", nb::type_slots(Collected<Operators>::slots),
+      "Operators of the host, for models to use: given to sessions, filled before that.")
       .def(nb::init<>())
-      .def("add", &Operators::add, "signature"_a, "function"_a.none() = nb::none())
-      .def("add_rules", &Operators::add_rules, "rules"_a);
+      .def("add", &Operators::add, "signature"_a, "function"_a.none() = nb::none(),
+           "Declares an operator; returns the function, None where rules alone give it a meaning.")
+      .def("add_rules", &Operators::add_rules, "rules"_a,
+           "Adds rewrite rules: \"rule r: acme::Twice(?x) => Add(?x, ?x)\".");
 
   nb::class_<Engine>(module, "Engine", nb::type_slots(Collected<Engine>::slots),
-                     nb::is_weak_referenceable(), "Threads and settings that sessions share.")
-      .def(nb::init<int64_t, nb::handle, const Operators*, const nb::kwargs&>(), "threads"_a = 0,
-           "jit"_a = nb::none(), "operators"_a.none() = nb::none(), "options"_a);
+                     nb::is_weak_referenceable(),
+                     "What sessions may share: threads, settings, the compiler and the memory that "
+                     "max_memory_bytes counts.")
+      .def(nb::init<nb::handle, nb::handle, const Operators*, const nb::kwargs&>(),
+           "threads"_a.none() = 0, "jit"_a = nb::none(), "operators"_a.none() = nb::none(),
+           "options"_a);
 
   nb::class_<Session>(module, "Session", nb::type_slots(Collected<Session>::slots),
-                      "A model made ready to run.")
-      .def(nb::init<nb::handle, int64_t, nb::handle, const Operators*, const Engine*,
+                      nb::is_weak_referenceable(),
+                      "A model made ready to run. Safe to use from any number of threads at once.")
+      .def(nb::init<nb::handle, nb::handle, nb::handle, const Operators*, const Engine*,
                     const nb::kwargs&>(),
-           "model"_a, "threads"_a = 0, "jit"_a = nb::none(), "operators"_a.none() = nb::none(),
-           "engine"_a.none() = nb::none(), "options"_a)
-      .def("run", &Session::run, "inputs"_a, "timeout"_a = nb::none(), "outputs"_a = nb::none())
-      .def("prepare", &Session::prepare, "inputs"_a, "outputs"_a = nb::none())
-      .def("explain", &Session::explain, "shapes"_a = nb::none(), "json"_a = false)
-      .def("profile", &Session::profile)
-      .def("trace", &Session::trace)
-      .def("freeze", &Session::freeze)
-      .def("wait_idle", &Session::wait_idle, "timeout"_a = 10.0)
-      .def("warm_up", &Session::warm_up, "shapes"_a, "timeout"_a = 60.0)
-      .def_prop_ro("inputs", &Session::inputs)
-      .def_prop_ro("outputs", &Session::outputs);
+           "model"_a.none(), "threads"_a.none() = 0, "jit"_a = nb::none(),
+           "operators"_a.none() = nb::none(), "engine"_a.none() = nb::none(), "options"_a,
+           "`model` is a path or the bytes of a model; xc.options() lists the settings by name.")
+      .def("run", &Session::run, "inputs"_a.none(), "timeout"_a = nb::none(),
+           "outputs"_a = nb::none(),
+           "Runs once: inputs in the model's order or by name, outputs in the model's order. "
+           "`timeout` is in seconds,\n`outputs` are arrays to write results into (None for new "
+           "ones), "
+           "in the model's order or by name.")
+      .def("prepare", &Session::prepare, "inputs"_a.none(), "outputs"_a = nb::none(),
+           "Binds arrays for repeated runs that look nothing up; the arrays may be refilled.")
+      .def("explain", &Session::explain, "shapes"_a = nb::none(), "json"_a = false,
+           "The current plan: per step the kernel and those refused, fused regions with cost and "
+           "state.")
+      .def("profile", &Session::profile,
+           "What the session has learnt so far, by the names of xc/profile.h.")
+      .def("trace", &Session::trace, "The past as JSON in the Chrome trace event format.")
+      .def("freeze", &Session::freeze, "Ends adaptation: current code stays.")
+      .def("wait_idle", &Session::wait_idle, "timeout"_a.none() = 10.0,
+           "Waits until nothing is queued or compiling; False on timeout (seconds; None: no end).")
+      .def("warm_up", &Session::warm_up, "shapes"_a.none(), "timeout"_a.none() = 60.0,
+           "Compiles for the given dims of every input before the session serves; False on timeout "
+           "(seconds; None: no end).")
+      .def_prop_ro("inputs", &Session::inputs, "The model's inputs, in its order.")
+      .def_prop_ro("outputs", &Session::outputs, "The model's outputs, in its order.");
 
-  module.def("options", &options);
-  module.def("runtime_version", [] { return std::string(xc_runtime_version()); });
+  module.def("options", &options,
+             "All settings: name, environment variable, legal values, what they do.");
+  module.def(
+      "runtime_version", [] { return std::string(xc_runtime_version()); },
+      "The version of the loaded library.");
 }
 
 /// nanobind's types are those of one interpreter. An import into another one, though it fails,

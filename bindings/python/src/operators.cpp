@@ -58,6 +58,11 @@ nb::object attribute_of(const xcrt::OpCall& call, const char* name, int32_t kind
   }
 }
 
+/// Of the call of a function, to whose text the library adds status and place.
+[[noreturn]] void fail_call(const std::string& message) {
+  throw xcrt::Error(XC_INVALID_ARGUMENT, message.c_str(), {});
+}
+
 /// Writes what the function gave for output `index`.
 void store(xcrt::OpCall& call, uint32_t index, nb::handle value) {
   const bool array = PyObject_HasAttrString(value.ptr(), "dtype");
@@ -67,16 +72,12 @@ void store(xcrt::OpCall& call, uint32_t index, nb::handle value) {
   const xc_tensor_view to = call.allocate(index, given.dims());
   if (given.dtype() != to.dtype) {
     if (array)
-      throw xcrt::Error(XC_INVALID_ARGUMENT,
-                        (output + " is " + xc_dtype_name(given.dtype()) + ", the signature says " +
-                         xc_dtype_name(to.dtype))
-                            .c_str(),
-                        {});
+      fail_call(output + " is " + xc_dtype_name(given.dtype()) + ", the signature says " +
+                xc_dtype_name(to.dtype));
     given = tensor_of(value, to.dtype, output.c_str(), nullptr);
     const xcrt::Dims dims = given.dims();
     if (!std::equal(dims.begin(), dims.end(), to.dims, to.dims + to.rank))
-      throw xcrt::Error(XC_INVALID_ARGUMENT,
-                        (output + " changed its shape while it was read").c_str(), {});
+      fail_call(output + " changed its shape while it was read");
   }
   if (to.dtype == XC_DTYPE_STRING) {
     std::vector<std::string_view> texts(static_cast<size_t>(given.size()));
@@ -85,10 +86,6 @@ void store(xcrt::OpCall& call, uint32_t index, nb::handle value) {
   } else if (given.size() != 0) {
     std::memcpy(to.data, given.data(), static_cast<size_t>(given.size() * xc_dtype_size(to.dtype)));
   }
-}
-
-[[noreturn]] void fail(const std::string& message) {
-  throw xcrt::Error(XC_INVALID_ARGUMENT, message.c_str(), {});
 }
 
 /// Of a signature that the library has accepted; without one that stands for any number. Behind
@@ -107,6 +104,18 @@ uint32_t inputs_with_a_name(std::string_view signature) {
   return count;
 }
 
+/// Calls the function. A thread that Python ends there is kept from unwinding at once: what is
+/// around it would give up references without the GIL.
+nb::object result_of(nb::handle function, const nb::list& inputs, const nb::dict& attributes) {
+  try {
+    return function(*inputs, **attributes);
+  } catch (const std::exception&) {
+    throw;
+  } catch (...) {
+    wait_for_the_end();
+  }
+}
+
 /// `count`: inputs of the function, of which a node may leave out optional ones at the end.
 void compute(nb::handle function, uint32_t count, xcrt::OpCall& call) {
   nb::list inputs;
@@ -117,17 +126,18 @@ void compute(nb::handle function, uint32_t count, xcrt::OpCall& call) {
     const auto [name, kind] = call.attribute(i);
     if (call.has_attribute(name)) attributes[name] = attribute_of(call, name, kind);
   }
-  const nb::object result = function(*inputs, **attributes);
+  const nb::object result = result_of(function, inputs, attributes);
   if (!nb::isinstance<nb::tuple>(result) &&
       !(nb::isinstance<nb::list>(result) && call.output_count() > 1)) {
     if (call.output_count() > 1)
-      fail("the function gave one value for " + std::to_string(call.output_count()) + " outputs");
+      fail_call("the function gave one value for " + std::to_string(call.output_count()) +
+                " outputs");
     return store(call, 0, result);
   }
   const size_t given = nb::len(result);
   if (given < call.output_count())
-    fail("the function gave " + std::to_string(given) + " values for " +
-         std::to_string(call.output_count()) + " outputs");
+    fail_call("the function gave " + std::to_string(given) + " values for " +
+              std::to_string(call.output_count()) + " outputs");
   for (uint32_t k = 0; k < call.output_count(); ++k)
     if (call.wants(k)) store(call, k, nb::object(result[k]));
 }
@@ -140,7 +150,7 @@ nb::object Operators::add(const std::string& signature, nb::object function) {
     return function;
   }
   if (!PyCallable_Check(function.ptr()))
-    fail("INVALID_ARGUMENT: an operator's function is something to call, or None");
+    fail(XC_INVALID_ARGUMENT, "an operator's function is something to call, or None");
   const auto slot = std::make_shared<Slot>(Slot{function});
   slots_.reserve(slots_.size() + 1);
   library_.add(signature.c_str(), [slot](xcrt::OpCall& call) { call_function(*slot, call); });
@@ -152,12 +162,12 @@ nb::object Operators::add(const std::string& signature, nb::object function) {
 void Operators::call_function(const Slot& slot, xcrt::OpCall& call) {
   const Locked locked;
   const nb::object function = slot.function;  // it may go while it runs
-  if (!function) fail("the operators of the session have been freed");
+  if (!function) fail_call("the operators of the session have been freed");
   try {
     compute(function, slot.inputs, call);
   } catch (const nb::python_error& error) {
     Raised::keep(error);
-    fail(text_of(error));
+    fail_call(text_of(error));
   } catch (const std::exception&) {
     throw;
   } catch (...) {

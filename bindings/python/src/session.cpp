@@ -23,14 +23,74 @@ std::string str_of(nb::handle value, const std::string& what) {
   return out;
 }
 
-/// The elements of an iterable, asked for once: reading one may run code that changes a list, and
-/// iterating need not give as many as len() says.
-nb::tuple tuple_of(nb::handle iterable, const char* wanted) {
-  if (!Py_TYPE(iterable.ptr())->tp_iter && !PySequence_Check(iterable.ptr()))
-    throw nb::type_error(wanted);
-  PyObject* tuple = PySequence_Tuple(iterable.ptr());
+constexpr const char* kInputsWanted = "inputs is a list in the model's order or a dict by name";
+constexpr const char* kOutputsWanted = "outputs is a list in the model's order or a dict by name";
+
+/// The elements of a list in the model's order: of any iterable but an array. They are asked for
+/// once: reading one may run code that changes a list, and iterating need not give as many as len()
+/// says.
+nb::tuple in_order(nb::handle given, const char* wanted) {
+  if (PyTuple_Check(given.ptr())) return nb::borrow<nb::tuple>(given);
+  const bool is_list = PyList_Check(given.ptr());
+  if (!is_list && ((!Py_TYPE(given.ptr())->tp_iter && !PySequence_Check(given.ptr())) ||
+                   PyObject_HasAttrString(given.ptr(), "__array__")))
+    throw nb::type_error((std::string(wanted) + ", not " + Py_TYPE(given.ptr())->tp_name).c_str());
+  PyObject* tuple = PySequence_Tuple(given.ptr());
   if (!tuple) nb::raise_python_error();
   return nb::steal<nb::tuple>(tuple);
+}
+
+bool is_mapping(nb::handle given) {
+  if (PyList_Check(given.ptr()) || PyTuple_Check(given.ptr())) return false;
+  return PyDict_Check(given.ptr()) || (PyObject_HasAttrString(given.ptr(), "keys") &&
+                                       !PyObject_HasAttrString(given.ptr(), "__array__"));
+}
+
+/// A mapping as a dict; nothing for what is none.
+nb::object by_name(nb::handle given) {
+  if (PyDict_Check(given.ptr())) return nb::borrow(given);
+  if (!is_mapping(given)) return {};
+  PyObject* dict = PyObject_CallOneArg(reinterpret_cast<PyObject*>(&PyDict_Type), given.ptr());
+  if (!dict) nb::raise_python_error();
+  return nb::steal(dict);
+}
+
+/// Calls `set(i, value)` with what a dict has for each port, a null handle where it has nothing;
+/// `index_of` refuses a name of none of them.
+template <class Set, class IndexOf>
+void each_by_name(const nb::object& dict, const std::vector<Port>& ports, const std::string& what,
+                  Set&& set, IndexOf&& index_of) {
+  Py_ssize_t found = 0;
+  for (size_t i = 0; i < ports.size(); ++i) {
+    // Held: reading it may run code that takes it out of the dict.
+    const nb::object value = nb::borrow(PyDict_GetItemWithError(dict.ptr(), ports[i].key.ptr()));
+    if (!value && PyErr_Occurred()) nb::raise_python_error();
+    found += value.is_valid();
+    set(i, value);
+  }
+  if (found == PyDict_GET_SIZE(dict.ptr())) return;
+  for (const auto& [key, value] : nb::borrow<nb::dict>(dict))  // names the one that is not there
+    (void)index_of(str_of(key, "the name of an " + what));
+  fail(XC_INVALID_ARGUMENT, what + "s by name want str keys");
+}
+
+void check_count(size_t given, size_t wanted, const std::string& what) {
+  if (given != wanted)
+    fail(XC_INVALID_ARGUMENT, "the model has " + std::to_string(wanted) + " " + what + "s, " +
+                                  std::to_string(given) + " were given");
+}
+
+/// Says what to do about an array of another type than the port's, which the library refuses too.
+void check_dtype(const Port& port, const xc_tensor_view& view, nb::handle value) {
+  if (port.kind != XC_PORT_TENSOR || view.dtype == port.dtype || view.dtype == XC_DTYPE_UNDEFINED)
+    return;
+  std::string dims;
+  for (uint32_t axis = 0; axis < view.rank; ++axis)
+    dims += (axis ? ", " : "") + std::to_string(view.dims[axis]);
+  fail(XC_INVALID_ARGUMENT,
+       "expected " + port.type + ", got " + xc_dtype_name(view.dtype) + "[" + dims + "]" +
+           conversion_of(value, port.dtype),
+       "input '" + port.name + "'");
 }
 
 double seconds_of(nb::handle timeout) {
@@ -46,8 +106,12 @@ xcrt::Tensor wrapped(const xc_tensor_view& view) {
   return view.dtype ? xcrt::Tensor::wrap(view, nullptr, nullptr) : xcrt::Tensor();
 }
 
-std::chrono::milliseconds milliseconds(double seconds) {
-  return std::chrono::milliseconds(static_cast<int64_t>(std::min(seconds, 1e9) * 1000));
+/// How long to wait; None: as long as it takes.
+std::chrono::milliseconds patience(nb::handle timeout) {
+  constexpr double kLongest = 1e9;
+  const double seconds = timeout.is_none() ? kLongest : seconds_of(timeout);
+  if (!(seconds >= 0)) fail(XC_INVALID_ARGUMENT, "timeout is a number of seconds, 0 or more");
+  return std::chrono::milliseconds(static_cast<int64_t>(std::min(seconds, kLongest) * 1000));
 }
 
 int64_t dim_of(nb::handle dim, const std::string& input) {
@@ -62,29 +126,62 @@ int64_t dim_of(nb::handle dim, const std::string& input) {
   return value;
 }
 
-[[noreturn]] void fail(xc_status status, const std::string& message) {
-  throw xcrt::Error(status, (std::string(xc_status_name(status)) + ": " + message).c_str(), {});
+/// A text or path as an option's value.
+std::string path_text(const std::string& name, nb::handle value) {
+  if (PyUnicode_Check(value.ptr())) return str_of(value, "option " + name);
+  PyObject* path = PyOS_FSPath(value.ptr());
+  if (!path)
+    refuse(PyExc_TypeError,
+           "option " + name + " is a text or a path, not " + Py_TYPE(value.ptr())->tp_name);
+  const nb::object owner = nb::steal(path);
+  if (PyUnicode_Check(path)) return str_of(owner, "option " + name);
+  const std::string out(PyBytes_AS_STRING(path), static_cast<size_t>(PyBytes_GET_SIZE(path)));
+  if (out.find('\0') != std::string::npos)
+    throw nb::value_error(("option " + name + " holds a null character").c_str());
+  return out;
 }
 
 /// An option's value as text: True and False suit both 0|1 and on|off.
-std::string option_text(const std::string& name, nb::handle value) {
-  if (!PyBool_Check(value.ptr())) return str_of(value, "option " + name);
-  const bool on = value.ptr() == Py_True;
-  for (const xc_config_option_info& info : xcrt::Config::options())
-    if (xcrt::view(info.name) == name && xcrt::view(info.choices) == "on|off")
-      return on ? "on" : "off";
-  return on ? "1" : "0";
+std::string option_text(const xc_config_option_info& info, const std::string& name,
+                        nb::handle value) {
+  if (info.is_text) return path_text(name, value);
+  const std::optional<bool> on = bool_of(value);
+  if (!on) return str_of(value, "option " + name);
+  if (xcrt::view(info.choices) == "on|off") return *on ? "on" : "off";
+  return *on ? "1" : "0";
 }
 
-xcrt::Config make_config(int64_t threads, nb::handle jit, const nb::kwargs& options) {
+/// Sets an option unless its value is None: not given.
+void set_option(xcrt::Config& config, const std::string& name, nb::handle value) {
+  for (const xc_config_option_info& info : xcrt::Config::options())
+    if (xcrt::view(info.name) == name) {
+      if (!value.is_none()) config.set(name, option_text(info, name, value));
+      return;
+    }
+  config.set(name, {});  // names those that are there
+}
+
+/// 0 stands for what is not given, as None does.
+nb::int_ count_of(nb::handle threads) {
+  if (threads.is_none()) return nb::int_(0);
+  PyObject* index = PyNumber_Index(threads.ptr());
+  if (!index)
+    refuse(PyExc_TypeError,
+           std::string("threads is an int or None, not ") + Py_TYPE(threads.ptr())->tp_name);
+  return nb::steal<nb::int_>(index);
+}
+
+bool are_given(nb::handle threads) {
+  return PyObject_IsTrue(count_of(threads).ptr()) == 1;
+}
+
+xcrt::Config make_config(nb::handle threads, nb::handle jit, const nb::kwargs& options) {
   xcrt::Config config;
   config.read_environment();
-  if (threads != 0) config.set("threads", std::to_string(threads));
+  if (are_given(threads)) config.set("threads", str_of(count_of(threads), "option threads"));
   if (!jit.is_none()) config.set("jit", str_of(jit, "option jit"));
-  for (const auto& [key, value] : options) {
-    const std::string name = str_of(key, "the name of an option");
-    config.set(name, option_text(name, value));
-  }
+  for (const auto& [key, value] : options)
+    set_option(config, str_of(key, "the name of an option"), value);
   return config;
 }
 
@@ -109,7 +206,9 @@ xcrt::Model load(nb::handle model, const xcrt::Engine& engine) {
     return without_gil([&] { return xcrt::Model(engine, bytes); });
   }
   PyObject* path = PyOS_FSPath(model.ptr());
-  if (!path) nb::raise_python_error();
+  if (!path)
+    refuse(PyExc_TypeError, std::string("model is the path of a file or the bytes of one, not ") +
+                                Py_TYPE(model.ptr())->tp_name);
   const nb::object owner = nb::steal(path);
   PyObject* encoded = nullptr;
   if (!PyUnicode_FSConverter(path, &encoded)) nb::raise_python_error();
@@ -162,7 +261,7 @@ nb::str str_of(xc_string_view text) {
 
 }  // namespace
 
-Engine::Engine(int64_t threads, nb::handle jit, const Operators* operators,
+Engine::Engine(nb::handle threads, nb::handle jit, const Operators* operators,
                const nb::kwargs& options)
     : operators_(owner_of(operators)),
       engine_(make_engine(make_config(threads, jit, options), operators)) {}
@@ -177,10 +276,10 @@ int Engine::traverse(visitproc visit, void* arg) const {
   return 0;
 }
 
-Session::Session(nb::handle model, int64_t threads, nb::handle jit, const Operators* operators,
+Session::Session(nb::handle model, nb::handle threads, nb::handle jit, const Operators* operators,
                  const Engine* engine, const nb::kwargs& options)
     : operators_(engine ? engine->operators() : owner_of(operators)) {
-  if (engine && (threads != 0 || !jit.is_none() || operators || options.size() != 0))
+  if (engine && (are_given(threads) || !jit.is_none() || operators || options.size() != 0))
     fail(XC_INVALID_ARGUMENT, "the options of a session are those of its engine");
   model_.emplace(load(model, engine ? engine->share()
                                     : make_engine(make_config(threads, jit, options), operators)));
@@ -201,64 +300,47 @@ int Session::traverse(visitproc visit, void* arg) const {
 }
 
 void Session::read(nb::handle given, Inputs& inputs, Inputs::Use use) const {
-  const auto set = [&](size_t i, PyObject* value) {
+  const auto set = [&](size_t i, nb::handle value) {
     const Port& port = inputs_[i];
-    if (port.kind != XC_PORT_TENSOR && value && value != Py_None) {
+    if (port.kind != XC_PORT_TENSOR && value && !value.is_none()) {
       if (use != Inputs::Use::kOnce)
         fail(XC_UNSUPPORTED,
              "input " + port.name + " is a " + port.type + ": a prepared call binds arrays alone");
       return inputs.set_tensor(i, container_of(value, port.type, port.name.c_str()));
     }
-    inputs.set(i, value ? value : Py_None, port.dtype, port.name.c_str(), use);
+    inputs.set(i, value ? value : nb::handle(Py_None), port.dtype, port.name.c_str(), use);
+    check_dtype(port, inputs.views()[i], value);
   };
-  nb::object by_name = nb::borrow(given);
-  if (!PyDict_Check(given.ptr()) && PyObject_HasAttrString(given.ptr(), "keys") &&
-      !PyObject_HasAttrString(given.ptr(), "__array__"))
-    by_name =
-        nb::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(&PyDict_Type), given.ptr()));
-  if (!by_name) nb::raise_python_error();
-  if (PyDict_Check(by_name.ptr())) {
-    Py_ssize_t found = 0;
-    for (size_t i = 0; i < inputs_.size(); ++i) {
-      // Held: reading it may run code that takes it out of the dict.
-      const nb::object value =
-          nb::borrow(PyDict_GetItemWithError(by_name.ptr(), inputs_[i].key.ptr()));
-      if (!value && PyErr_Occurred()) nb::raise_python_error();
-      found += value.is_valid();
-      set(i, value.ptr());
-    }
-    if (found == PyDict_GET_SIZE(by_name.ptr())) return;
-    for (const auto& [key, value] :
-         nb::borrow<nb::dict>(by_name))  // names the one that is not there
-      (void)model_->input_index(str_of(key, "the name of an input"));
-    fail(XC_INVALID_ARGUMENT, "inputs by name want str keys");
-  }
-  // Any iterable but an array.
-  if (!PyList_Check(given.ptr()) && !PyTuple_Check(given.ptr()) &&
-      PyObject_HasAttrString(given.ptr(), "__array__"))
-    fail(XC_INVALID_ARGUMENT, "inputs is a list in the model's order or a dict by name");
-  const nb::tuple values =
-      tuple_of(given, "inputs is a list in the model's order or a dict by name");
-  if (values.size() != inputs_.size())
-    fail(XC_INVALID_ARGUMENT, "the model has " + std::to_string(inputs_.size()) + " inputs, " +
-                                  std::to_string(values.size()) + " were given");
-  for (size_t i = 0; i < inputs_.size(); ++i)
-    set(i, PyTuple_GET_ITEM(values.ptr(), static_cast<Py_ssize_t>(i)));
+  if (const nb::object dict = by_name(given))
+    return each_by_name(dict, inputs_, "input", set,
+                        [&](const std::string& name) { return model_->input_index(name); });
+  const nb::tuple values = in_order(given, kInputsWanted);
+  check_count(values.size(), inputs_.size(), "input");
+  for (size_t i = 0; i < inputs_.size(); ++i) set(i, values[i]);
 }
 
 /// Arrays that results are written into, per output; null handles where none was given.
 struct Session::Written {
   Inputs arrays;
-  nb::tuple values;  ///< empty: none at all
+  std::vector<nb::object> values;  ///< empty: none at all
   std::vector<xcrt::Tensor> tensors;
   std::vector<xc_tensor*> handles;
 
-  Written(const std::vector<Port>& ports, nb::handle given) : arrays(ports.size(), "output") {
+  Written(const std::vector<Port>& ports, nb::handle given, const xcrt::Model& model)
+      : arrays(ports.size(), "output") {
     if (given.is_none()) return;
-    values = tuple_of(given, "outputs is a list");
-    if (values.size() != ports.size())
-      fail(XC_INVALID_ARGUMENT, "the model has " + std::to_string(ports.size()) + " outputs, " +
-                                    std::to_string(values.size()) + " were given");
+    values.reserve(ports.size());
+    const auto add = [&](size_t, nb::handle value) {
+      values.push_back(nb::borrow(value ? value : nb::handle(Py_None)));
+    };
+    if (const nb::object dict = by_name(given)) {
+      each_by_name(dict, ports, "output", add,
+                   [&](const std::string& name) { return model.output_index(name); });
+    } else {
+      const nb::tuple all = in_order(given, kOutputsWanted);
+      check_count(all.size(), ports.size(), "output");
+      for (size_t i = 0; i < ports.size(); ++i) add(i, all[i]);
+    }
     for (size_t i = 0; i < ports.size(); ++i) {
       arrays.set(i, values[i], ports[i].dtype, ports[i].name.c_str(), Inputs::Use::kWritten);
       tensors.push_back(wrapped(arrays.views()[i]));
@@ -269,17 +351,21 @@ struct Session::Written {
 };
 
 nb::object Session::run(nb::handle given, nb::handle timeout, nb::handle given_outputs) {
-  Inputs inputs(inputs_.size());
-  read(given, inputs, Inputs::Use::kOnce);
-  std::optional<Written> written;
-  if (!given_outputs.is_none()) written.emplace(outputs_, given_outputs);
   xcrt::RunOptions options;
   if (!timeout.is_none()) {
+    if (!PyFloat_Check(timeout.ptr()) && is_mapping(timeout))  // onnxruntime's run(names, inputs)
+      throw nb::type_error(
+          "run() takes the inputs first and gives every output: run({\"x\": x}), not run(names, "
+          "{\"x\": x})");
     const double seconds = seconds_of(timeout);
     if (!(seconds > 0)) fail(XC_INVALID_ARGUMENT, "timeout is a positive number of seconds");
     if (seconds < 9e9)
       options.timeout = std::chrono::nanoseconds(static_cast<int64_t>(std::ceil(seconds * 1e9)));
   }
+  Inputs inputs(inputs_.size());
+  read(given, inputs, Inputs::Use::kOnce);
+  std::optional<Written> written;
+  if (!given_outputs.is_none()) written.emplace(outputs_, given_outputs, *model_);
   const size_t count = outputs_.size();
   std::array<xc_tensor*, Inputs::kInline> few{};
   std::vector<xc_tensor*> many(count > few.size() ? count : 0, nullptr);
@@ -303,7 +389,7 @@ nb::object Session::run(nb::handle given, nb::handle timeout, nb::handle given_o
   nb::object result = nb::steal(list);
   for (size_t i = 0; i < count; ++i)
     PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i),
-                    (is_written(i) ? nb::object(written->values[i])
+                    (is_written(i) ? written->values[i]
                      : outputs_[i].kind == XC_PORT_TENSOR
                          ? to_numpy(std::move(tensors[i]))
                          : from_container(std::move(tensors[i]), outputs_[i].type))
@@ -320,7 +406,7 @@ std::unique_ptr<Call> Session::prepare(nb::handle given, nb::handle given_output
   std::vector<const xc_tensor*> handles;
   for (const xcrt::Tensor& tensor : bound) handles.push_back(tensor.handle());
 
-  Written written(outputs_, given_outputs);
+  Written written(outputs_, given_outputs, *model_);
   xcrt::Call call = without_gil([&] { return session_->prepare(handles, written.handles); });
   for (uint32_t i = 0; i < call.output_count(); ++i)
     if (call.output(i).dtype() == XC_DTYPE_STRING)
@@ -379,6 +465,9 @@ std::vector<std::vector<int64_t>> Session::dims_of(nb::handle shapes,
     for (nb::handle dim : shape) dims[i].push_back(dim_of(dim, inputs_[i].name));
     views.push_back({dims[i].data(), static_cast<uint32_t>(dims[i].size()), 0});
   }
+  if (const nb::object dict = by_name(shapes))
+    for (const auto& [key, value] : nb::borrow<nb::dict>(dict))
+      (void)model_->input_index(str_of(key, "shapes: the name of an input"));
   return dims;
 }
 
@@ -409,16 +498,16 @@ void Session::freeze() {
   without_gil([&] { session_->freeze(); });
 }
 
-bool Session::warm_up(nb::handle shapes, double seconds) {
-  if (!(seconds >= 0)) fail(XC_INVALID_ARGUMENT, "timeout is a number of seconds");
+bool Session::warm_up(nb::handle shapes, nb::handle timeout) {
+  const auto limit = patience(timeout);
   std::vector<xc_shape> views;
   const auto dims = dims_of(shapes, views);
-  return without_gil([&] { return session_->warm_up(views, milliseconds(seconds)); });
+  return without_gil([&] { return session_->warm_up(views, limit); });
 }
 
-bool Session::wait_idle(double seconds) {
-  if (!(seconds >= 0)) fail(XC_INVALID_ARGUMENT, "timeout is a number of seconds");
-  return without_gil([&] { return session_->wait_idle(milliseconds(seconds)); });
+bool Session::wait_idle(nb::handle timeout) {
+  const auto limit = patience(timeout);
+  return without_gil([&] { return session_->wait_idle(limit); });
 }
 
 nb::list Session::inputs() const {

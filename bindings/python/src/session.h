@@ -22,6 +22,9 @@ struct Port {
   int32_t kind = XC_PORT_TENSOR;
   nb::object key;    ///< the name, interned: dict look-ups compare pointers first
   nb::object shape;  ///< tuple of int or str, or None
+
+  /// All else follows from these.
+  bool operator==(const Port& other) const { return name == other.name && type == other.type; }
 };
 
 class Session;
@@ -54,7 +57,7 @@ class Call {
 
 class Engine {
  public:
-  Engine(int64_t threads, nb::handle jit, const Operators* operators, const nb::kwargs& options);
+  Engine(nb::handle threads, nb::handle jit, const Operators* operators, const nb::kwargs& options);
   /// May be the last to hold the engine: waits for its threads without the GIL.
   ~Engine();
   Engine(Engine&&) = delete;
@@ -72,7 +75,7 @@ class Engine {
 class Session {
  public:
   /// `engine`: null for one of its own, with these options.
-  Session(nb::handle model, int64_t threads, nb::handle jit, const Operators* operators,
+  Session(nb::handle model, nb::handle threads, nb::handle jit, const Operators* operators,
           const Engine* engine, const nb::kwargs& options);
   /// Waits for background work without the GIL.
   ~Session();
@@ -84,8 +87,8 @@ class Session {
   nb::dict profile();
   nb::str trace();
   void freeze();
-  bool wait_idle(double seconds);
-  bool warm_up(nb::handle shapes, double seconds);
+  bool wait_idle(nb::handle timeout);
+  bool warm_up(nb::handle shapes, nb::handle timeout);
   nb::list inputs() const;
   nb::list outputs() const;
 

@@ -1,5 +1,6 @@
 """torch.compile(backend="xc") against PyTorch itself. Skipped where torch or onnxscript is not installed."""
 
+import copy
 import gc
 import pathlib
 import threading
@@ -119,6 +120,136 @@ def test_buffers_of_a_module(fresh):
     net = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1)).eval()
     net[1].running_mean.normal_()
     check(compiled(net), torch.randn(2, 3, 17, 19), of=net)
+
+
+@pytest.mark.parametrize(
+    "layer, size",
+    [
+        (nn.BatchNorm1d(4), (6, 4)),
+        (nn.BatchNorm2d(4), (2, 4, 5, 3)),
+        (nn.BatchNorm3d(4), (2, 4, 3, 2, 3)),
+        (nn.InstanceNorm1d(4, track_running_stats=True), (3, 4, 9)),
+    ],
+)
+def test_norms_that_train_use_and_keep_the_statistics_of_the_batch(fresh, layer, size):
+    layer = copy.deepcopy(layer).train()
+    eager = copy.deepcopy(layer)
+    run = compiled(layer)
+    for _ in range(3):
+        x = torch.randn(size) * 3 + 1
+        check(run, x, of=eager)
+        for (name, given), wanted in zip(layer.named_buffers(), eager.buffers(), strict=True):
+            torch.testing.assert_close(given, wanted, msg=name)
+    assert all(graph.eager is None for graph in fresh())
+
+
+def test_norms_that_do_not_train_are_folded_into_convolutions(fresh):
+    def function(x, count):
+        count.add_(1)  # by AOTAutograd
+        return net(x)
+
+    net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).eval()
+    net[1].running_mean.normal_()
+    check(compiled(function), torch.randn(2, 3, 9, 9), torch.zeros(3), of=lambda x, count: net(x))
+    [graph] = fresh()
+    assert "Conv+Relu" in graph.explain() and "BatchNorm" not in graph.explain()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x + torch.rand(4, 6),
+        lambda x: x * torch.randn_like(x),
+        lambda x: torch.bernoulli(torch.sigmoid(x)),
+        lambda x: torch.multinomial(torch.softmax(x, -1), 3),
+        lambda x: nn.functional.dropout(x, 0.4) + 1,
+        lambda x: nn.functional.dropout(x.exp_(), 0.4),
+        lambda x: nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.4),
+    ],
+)
+def test_random_numbers_are_those_of_manual_seed(fresh, function):
+    run = compiled(function)
+    x = torch.randn(4, 6)
+    with torch.no_grad():
+        for seed in (1, 2, 1):
+            torch.manual_seed(seed)
+            wanted = function(x.clone()), torch.rand(())
+            torch.manual_seed(seed)
+            torch.testing.assert_close((run(x.clone()), torch.rand(())), wanted, rtol=0, atol=0)
+    [graph] = fresh()
+    assert "random numbers" in graph.eager
+
+
+def test_what_could_draw_random_numbers_and_does_not(fresh):
+    net = nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.4), nn.AlphaDropout(0.4)).eval()
+
+    def function(x):
+        return nn.functional.scaled_dot_product_attention(net(x), x, nn.functional.dropout(x, 0.0))
+
+    check(compiled(function), torch.randn(1, 2, 4, 6), of=function)
+    assert fresh()[0].eager is None
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (x * 2).t(),
+        lambda x: (x * 2, (x + 1).view(3, 2, -1).permute(2, 0, 1)),
+        lambda x: x.exp_().t() * 2,
+        lambda x: ((x + 1)[:, None].transpose(0, 1), (x * 2).t().contiguous()),
+    ],
+)
+def test_results_have_the_strides_of_pytorch(fresh, function):
+    run = compiled(function)
+
+    def strides(result):  # of one element they say nothing
+        results = result if isinstance(result, tuple) else (result,)
+        return [[stride for stride, size in zip(y.stride(), y.shape, strict=True) if size > 1] for y in results]
+
+    for n in (4, 5, 7):
+        x = torch.randn(6, n)
+        with torch.no_grad():
+            given, wanted = run(x.clone()), function(x.clone())
+        torch.testing.assert_close(given, wanted)
+        assert strides(given) == strides(wanted)
+    assert all(graph.eager is None for graph in fresh())
+
+
+def test_results_in_channels_last(fresh):
+    net = nn.Conv2d(3, 8, 3).eval().to(memory_format=torch.channels_last)
+    y = check(compiled(net), torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last), of=net)
+    assert y.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_views_of_results_behind_a_graph_break(fresh):
+    def function(x):
+        y = (x * 2).t()
+        torch._dynamo.graph_break()
+        return y.t().view(-1)
+
+    check(compiled(function), torch.randn(4, 16), of=function)
+
+
+@pytest.mark.parametrize("options", [{}, {"norm_first": True, "activation": "gelu"}])
+def test_transformer_layers(fresh, options):
+    """PyTorch runs them by one function of its own when they do not train."""
+    layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, **options).eval()
+    x = torch.randn(2, 5, 16)
+    padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    causal = torch.triu(torch.ones(5, 5, dtype=torch.bool), 1)
+    for masks in ({}, {"src_key_padding_mask": padding}, {"src_mask": causal},
+                  {"src_mask": causal, "src_key_padding_mask": padding}):  # fmt: skip
+        function = lambda x, masks=masks: layer(x, **masks)  # noqa: E731
+        check(compiled(function), x, of=function)
+    check(compiled(layer), torch.randn(3, 7, 16), of=layer)
+    assert all(graph.eager is None for graph in fresh())
+
+
+def test_reasons_are_of_the_operator_and_without_colours(fresh):
+    function = lambda x: torch.linalg.qr(x)[1].abs()  # noqa: E731
+    check(compiled(function), torch.randn(4, 4), of=function, tolerance=1e-4)
+    [reason] = [graph.eager for graph in fresh() if graph.eager]
+    assert "aten.linalg_qr" in reason and "\x1b" not in reason
 
 
 def test_arguments_changed_in_place(fresh):
@@ -350,10 +481,11 @@ def test_threads_at_once(fresh):
 
 def test_graphs_go_with_what_holds_them(fresh):
     net = mlp()
-    check(compiled(net), torch.randn(4, 16), of=net)
+    run = compiled(net)
+    check(run, torch.randn(4, 16), of=net)
     assert len(fresh()) == 1
     torch._dynamo.reset()
-    del net
+    del net, run
     gc.collect()
     assert fresh() == []
 

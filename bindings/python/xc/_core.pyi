@@ -11,14 +11,14 @@ class Error(RuntimeError):
     operator's function or an exporter of DLPack, where the failure comes from one."""
 
     status: str
-    """"INVALID_ARGUMENT", "NOT_FOUND", ..."""
+    """"INVALID_ARGUMENT", "NOT_FOUND", ...; empty, as the others, in one that a program made itself."""
     where: str
     """The node, input or position; empty when there is none."""
     advice: str
     """What to do about it."""
 
 class Port:
-    """An input or output of a model."""
+    """An input or output of a model. Equal to one of the same name and type."""
 
     @property
     def name(self) -> str: ...
@@ -55,10 +55,10 @@ class Engine:
 
     def __init__(
         self,
-        threads: int = 0,
+        threads: int | None = 0,
         jit: str | None = None,
         operators: Operators | None = None,
-        **options: str | int | bool,
+        **options: str | int | bool | os.PathLike[str] | None,
     ) -> None:
         """`threads`, `jit`, `operators`, `options`: as of a Session that has an engine of its own. Raises Error."""
 
@@ -68,22 +68,22 @@ class Session:
     def __init__(
         self,
         model: str | os.PathLike[str] | bytes | bytearray | memoryview,
-        threads: int = 0,
+        threads: int | None = 0,
         jit: str | None = None,
         operators: Operators | None = None,
         engine: Engine | None = None,
-        **options: str | int | bool,
+        **options: str | int | bool | os.PathLike[str] | None,
     ) -> None:
         """`model` is a path (ONNX, .xcg or the text form, told apart by content; the file must not change
         while the session lives) or the bytes of one. `threads`: 0 = all cores. `jit`: "auto", "off", "sync" or
-        "freeze". `options`: others by name, `xc.options()` lists them. What is not given is read from XC_*.
+        "freeze". `options`: others by name, `xc.options()` lists them. What is not given, or None, is read from XC_*.
         A session has an engine of its own unless one is given, which has all these options then. Raises Error,
         and TypeError for arguments of wrong types."""
     def run(
         self,
         inputs: Sequence[Any] | Mapping[str, Any],
         timeout: float | None = None,
-        outputs: Iterable[np.ndarray | None] | None = None,
+        outputs: Iterable[np.ndarray | None] | Mapping[str, np.ndarray | None] | None = None,
     ) -> list[Any]:
         """Runs once: inputs in the model's order or by name, outputs in the model's order.
 
@@ -95,13 +95,16 @@ class Session:
         1, which is not checked: a view of other bytes as bool gives what it gives. Of 4- and 2-bit integers the
         lower bits count; they are copied.
 
-        `timeout` is in seconds. `outputs` are arrays to write results into, None for new ones: C-contiguous, of the
-        result's dtype and shape. One may be an input's array, for states kept in one place (a cache of keys and
-        values): nothing is copied where `explain()` says that the input is updated in place.
+        `timeout` is in seconds. `outputs` are arrays to write results into, None for new ones, or a dict of some by
+        name: C-contiguous, of the result's dtype and shape. One may be an input's array, for states kept in one place
+        (a cache of keys and values): nothing is copied where `explain()` says that the input is updated in place.
 
-        Raises Error: INVALID_ARGUMENT names the input that does not fit, DEADLINE is the timeout."""
+        Raises Error: INVALID_ARGUMENT names the input or output that does not fit, DEADLINE is the timeout. Raises
+        TypeError for `inputs` and `outputs` that are neither lists nor dicts."""
     def prepare(
-        self, inputs: Sequence[Any] | Mapping[str, Any], outputs: Iterable[np.ndarray | None] | None = None
+        self,
+        inputs: Sequence[Any] | Mapping[str, Any],
+        outputs: Iterable[np.ndarray | None] | Mapping[str, np.ndarray | None] | None = None,
     ) -> Call:
         """Binds arrays for repeated runs that look nothing up; the arrays may be refilled. Outputs are
         C-contiguous; inputs that are not are copied in each run. No 4- or 2-bit integers, and no text."""
@@ -115,11 +118,12 @@ class Session:
         """The past as JSON in the Chrome trace event format; see xc_session_trace()."""
     def freeze(self) -> None:
         """Ends adaptation: current code stays."""
-    def wait_idle(self, timeout: float = 10.0) -> bool:
-        """Waits until nothing is queued or compiling; False on timeout (seconds). A trial may still be open:
-        trials advance only while the session runs."""
-    def warm_up(self, shapes: Mapping[str, Sequence[int]], timeout: float = 60.0) -> bool:
-        """Compiles for the given dims of every input before the session serves; False on timeout (seconds)."""
+    def wait_idle(self, timeout: float | None = 10.0) -> bool:
+        """Waits until nothing is queued or compiling; False on timeout (seconds; None: no end). A trial may
+        still be open: trials advance only while the session runs."""
+    def warm_up(self, shapes: Mapping[str, Sequence[int]], timeout: float | None = 60.0) -> bool:
+        """Compiles for the given dims of every input before the session serves; False on timeout (seconds; None:
+        no end)."""
     @property
     def inputs(self) -> list[Port]: ...
     @property
@@ -135,7 +139,9 @@ class Call:
     @property
     def outputs(self) -> list[np.ndarray]: ...
 
-def options() -> list[dict[str, str]]:
-    """All settings: name, environment variable, legal values, what they do."""
+def options() -> list[dict[str, Any]]:
+    """All settings: "name", "environment" (the variable), "doc", "default", "engine_only" (no session has its own).
+    Legal values: "choices" ("on|off"); where that is empty, the numbers from "low" to "high" (None: no end), or any
+    text where "low" is None."""
 
 def runtime_version() -> str: ...

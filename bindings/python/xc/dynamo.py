@@ -14,7 +14,8 @@ changed in place are read again, and ones that keep changing become inputs. Numb
 a NumPy array are changes that PyTorch does not count: tell it by `torch.autograd.graph.increment_version(tensor)`.
 Sizes that torch takes for dynamic are symbols of the model and other ints its inputs, so another one makes no new
 model; where that cannot be, eight sizes or numbers have one each. What xc cannot run (see `Graph.eager`) runs as without a
-compiler: graphs whose gradients are wanted, tensors that are not on the CPU, operators that have no form in ONNX.
+compiler: graphs whose gradients are wanted, tensors that are not on the CPU, operators that have no form in ONNX, and
+random numbers, which stay those of `torch.manual_seed()`.
 """
 
 import contextlib
@@ -24,6 +25,7 @@ import logging
 import operator
 import os
 import pathlib
+import re
 import tempfile
 import threading
 import weakref
@@ -141,6 +143,8 @@ class Graph:
         try:
             try:
                 model = _Model(self, arguments)
+            except _LeftToTorch:
+                raise
             except Exception as error:
                 if self._static or not any(_is_dynamic(value) for value in self._arguments):
                     raise
@@ -159,6 +163,10 @@ class Graph:
         self.eager = why
         self._models = []
         _log.warning("graph %d is run by PyTorch: %s", self.serial, why)
+
+
+class _LeftToTorch(Exception):
+    """Of a graph that xc would run otherwise than PyTorch does, whatever its sizes."""
 
 
 class _Results:
@@ -185,11 +193,35 @@ class _Results:
                     self._results.append(lambda arguments, tensors, at=at: tensors[at])
         tensors_alone = not any(isinstance(value, _NUMBERS) for value in self.examples)
         self._computed_alone = tensors_alone and len(self.computed) == len(self._results)
+        orders = [_order_of(value) for value in self.examples]
+        self._turned = [(at, order, np.argsort(order).tolist()) for at, order in enumerate(orders) if order]
 
-    def tuple_of(self, arguments: Sequence[Any], tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+    def tuple_of(self, arguments: Sequence[Any], tensors: list[torch.Tensor]) -> tuple[Any, ...]:
+        for at, order, back in self._turned:
+            tensors[at] = tensors[at].permute(order).contiguous().permute(back)
         if self._computed_alone:
             return tuple(tensors)
         return tuple(result(arguments, tensors) for result in self._results)
+
+
+def _order_of(example: Any) -> list[int] | None:
+    """The axes of a result from the one whose elements lie farthest apart on; None for a row-major one. What the
+    program does next may rest on that order: it has seen the example's strides, as after transposing or in
+    channels_last. Axes that are expanded lie at the front, and gaps are not kept."""
+    if not isinstance(example, torch.Tensor) or example.dim() < 2 or example.layout != torch.strided:
+        return None
+    sizes = [_hint_of(size) for size in example.shape]
+    strides = [_hint_of(stride) for stride in example.stride()]
+    if None in strides or 0 in sizes:
+        return None
+    order = sorted(range(len(sizes)), key=lambda axis: -strides[axis] if strides[axis] else -float("inf"))
+    moved = [axis for axis in order if sizes[axis] != 1]  # the stride of one element says nothing
+    return order if moved != sorted(moved) else None
+
+
+def _hint_of(size: int | torch.SymInt) -> int | None:
+    """The number that a symbol stood for when it was found; None for one that only a run tells."""
+    return size if isinstance(size, int) else size.node.hint
 
 
 class _Model:
@@ -293,12 +325,32 @@ def _session_of(module: _Fixed, inputs: Sequence[Any], engine: Engine) -> Sessio
         program = torch.export.export(
             module, examples, dynamic_shapes=(tuple(module.dynamic_shapes),), strict=False
         )
+        _require_no_random(program)
         if program.graph_signature.user_inputs_to_mutate or program.graph_signature.buffers_to_mutate:
             raise RuntimeError("an argument is changed in place")
         # xc maps the weights' file, which may be removed then: they are never in memory twice.
         path = pathlib.Path(folder, "model.onnx")
         torch.onnx.export(program, dynamo=True, verbose=False).save(path, external_data=True)
         return Session(path, engine=engine)
+
+
+def _require_no_random(program: torch.export.ExportedProgram) -> None:
+    """A model would draw other numbers than PyTorch, whose generator others seed and share."""
+    for module in program.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, GraphModule) else ():
+            if node.op == "call_function" and _is_random(node):
+                raise _LeftToTorch(f"random numbers are PyTorch's: {node.target}")
+
+
+def _is_random(node: torch.fx.Node) -> bool:
+    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return False
+    schema = node.target._schema.arguments
+    given = {port.name: port.default_value for port in schema if port.has_default_value()}
+    given |= dict(zip((port.name for port in schema), node.args, strict=False)) | node.kwargs
+    trains = given.get("train", given.get("training", True))
+    share = given.get("dropout", given.get("dropout_p", given.get("p", 1) if "train" in given else 1))
+    return trains is not False and share != 0
 
 
 def _require_types(what: str, ports: Sequence[Port], values: Sequence[Any]) -> None:
@@ -332,7 +384,18 @@ def _compile_pure_core(
         return make_boxed_func(Graph(core, metadata.static_input_indices if metadata else [], engine))
 
     by_torch = lambda core, _: make_boxed_func(core.forward)  # noqa: E731
-    return aot_autograd(fw_compiler=by_torch, inference_compiler=compile_core)(module, example_inputs)
+    of_module = aot_autograd(
+        fw_compiler=by_torch, inference_compiler=compile_core, decompositions=_batch_norms_that_train()
+    )
+    return of_module(module, example_inputs)
+
+
+def _batch_norms_that_train() -> dict[Any, Callable[..., Any]]:
+    """torch's exporter takes them for ones that use the running statistics. Those that do stay whole."""
+    aten = torch.ops.aten
+    return torch._decomp.get_decompositions(
+        [aten._native_batch_norm_legit_functional, aten._native_batch_norm_legit, aten.native_batch_norm]
+    )
 
 
 def _changes_or_returns_inputs(module: GraphModule) -> bool:
@@ -373,7 +436,45 @@ def _without_metadata(module: GraphModule) -> GraphModule:
     graph = copy.deepcopy(module.graph)
     for node in graph.nodes:
         node.meta = {}
+        if node.op == "call_function":
+            node.target = _PLAIN.get(node.target, node.target)
     return GraphModule(module, graph)
+
+
+def _encoder_layer(
+    x: torch.Tensor, width: int, heads: int, in_weight: Any, in_bias: Any, out_weight: Any, out_bias: Any,
+    gelu: bool, norm_first: bool, eps: float, scale_1: Any, shift_1: Any, scale_2: Any, shift_2: Any,
+    weight_1: Any, bias_1: Any, weight_2: Any, bias_2: Any, mask: Any = None, mask_type: int | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """What torch._transformer_encoder_layer_fwd computes: nn.TransformerEncoderLayer when it does not train."""
+    linear, norm = torch.nn.functional.linear, torch.nn.functional.layer_norm
+    takes_part = None if mask is None else mask == 0
+    if mask_type == 1:  # of keys
+        takes_part = takes_part[:, None, None, :]
+
+    def attend(x: torch.Tensor) -> torch.Tensor:
+        parts = linear(x, in_weight, in_bias).unflatten(-1, (3, heads, width // heads))
+        q, k, v = parts.permute(2, 0, 3, 1, 4).unbind()
+        y = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=takes_part)
+        return linear(y.transpose(1, 2).flatten(-2), out_weight, out_bias)
+
+    def feed(x: torch.Tensor) -> torch.Tensor:
+        y = linear(x, weight_1, bias_1)
+        y = torch.nn.functional.gelu(y) if gelu else torch.relu(y)
+        return linear(y, weight_2, bias_2)
+
+    if norm_first:
+        x = x + attend(norm(x, (width,), scale_1, shift_1, eps))
+        return x + feed(norm(x, (width,), scale_2, shift_2, eps))
+    x = norm(x + attend(x), (width,), scale_1, shift_1, eps)
+    return norm(x + feed(x), (width,), scale_2, shift_2, eps)
+
+
+# Functions that have no form in ONNX, by others.
+_PLAIN = {
+    torch._transformer_encoder_layer_fwd: _encoder_layer,
+    torch.ops.aten._transformer_encoder_layer_fwd.default: _encoder_layer,
+}
 
 
 def _placeholders(module: GraphModule) -> list[torch.fx.Node]:
@@ -454,6 +555,9 @@ _BYTES = {1: torch.uint8, 2: torch.int16}
 
 
 def _line(error: BaseException) -> str:
-    """The first line that says something: exporters' texts are pages."""
-    text = str(error if isinstance(error, Error) else f"{type(error).__name__}: {error}")
+    """The first line that says something of what it comes from: exporters' texts are pages, in colours."""
+    while not isinstance(error, Error) and error.__cause__ is not None:
+        error = error.__cause__
+    text = str(error if isinstance(error, Error | _LeftToTorch) else f"{type(error).__name__}: {error}")
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     return next((line for line in text.splitlines() if line.strip()), type(error).__name__)

@@ -252,6 +252,45 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("runtime/prepared: what is wrong with tensors is told by the port's name") {
+  const auto told = [](Session& session, std::initializer_list<TensorView> inputs,
+                       std::initializer_list<Tensor> outputs) {
+    std::vector<xc_tensor*> slots;
+    for (const Tensor& tensor : outputs) {
+      slots.push_back(tensor ? new xc_tensor : nullptr);
+      if (tensor) slots.back()->tensor = tensor;
+    }
+    std::string text = "nothing";
+    try {
+      session.run(inputs, slots, {});
+    } catch (const Error& error) {
+      text = error.where() + ": " + error.what();
+    }
+    for (xc_tensor* slot : slots)
+      if (slot) slot->release();
+    return text;
+  };
+  // By kernels, and by a step whose sizes only the run tells.
+  auto two = session_of(
+      "graph g(%x: f32[n], %w: f32[n]) -> (%y, %z) { %y = Neg(%x) %z = Add(%x, %w) }", off());
+  auto found = session_of("graph g(%x: f32[n]) -> (%y) { %y = NonZero(%x) }", off());
+  const Tensor x = ramp({4}, 1, 1), w = ramp({4}, 1, 1), y(DType::kF32, {4});
+  const TensorView whole = x.view(), other = w.view();
+  CHECK(told(*two, {whole, {}}, {{}, {}}) == "input 'w': was not given; it wants f32[n]");
+  CHECK(told(*two, {whole, other}, {{}, Tensor(DType::kF32, {3})}) ==
+        "output 'z': the tensor given for it is f32[3], the result is f32[4]");
+  CHECK(told(*found, {whole}, {Tensor(DType::kF32, {1, 4})}) ==
+        "output 'y': the tensor given for it is f32[1, 4], the result is i64[1, 4]");
+  CHECK(told(*two, {whole, other}, {y, y}) == "output 'z': its memory overlaps that of output 'y'");
+  const Tensor part(x.buffer(), 4, x.dtype(), {3});
+  CHECK(told(*two, {whole, other}, {{}, part})
+            .starts_with("output 'z': its memory overlaps that of input 'x': "));
+  const Tensor turned(y.buffer(), 12, y.dtype(), {4}, {-1});
+  CHECK(told(*two, {whole, other}, {{}, turned}) ==
+        "output 'z': the tensor given for it must be row-major");
+  CHECK(told(*two, {whole, other}, {y, {}}) == "nothing");
+}
+
 TEST_CASE("runtime/prepared: memory of results follows what is asked for") {
   auto session = session_of("graph g(%x: f32[n]) -> (%y) { %y = Neg(%x) }", off());
   const Tensor large(DType::kF32, {1 << 22}), small(DType::kF32, {3});
