@@ -73,7 +73,7 @@ void set(xc_config& config, const ConfigRow& row, const char* value, size_t room
   }
 }
 
-/// The n-th of "auto|off|sync".
+/// The n-th of "auto|off|sync|freeze".
 std::string_view choice(std::string_view choices, int64_t n) {
   for (; n > 0 && choices.find('|') != std::string_view::npos; --n)
     choices = choices.substr(choices.find('|') + 1);
@@ -130,7 +130,7 @@ xc_status xc_config_read_environment(xc_config* config, xc_error** out_error) {
   return guard(out_error, [&] {
     edit(config, [&](xc_config& full, size_t room) {
       for (const ConfigRow& row : config_table())
-        if (const char* value = std::getenv(std::string(row.environment).c_str()))
+        if (const char* value = std::getenv(std::string(row.environment).c_str()); value && *value)
           located("environment variable " + std::string(row.environment),
                   [&] { set(full, row, value, room); });
     });

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kWhole = std::numeric_limits<size_t>::max();
 
-/// Made at compile time of the process's data, so that it exists when no memory does.
+/// Lies in the process's data, so that it can be made when there is no memory.
 struct OutOfMemory : xc_error {
   OutOfMemory() {
     status = XC_OUT_OF_MEMORY;
@@ -22,7 +22,7 @@ struct OutOfMemory : xc_error {
 };
 
 xc_error* out_of_memory() {
-  static OutOfMemory error;  // short strings: constructing it allocates nothing
+  static OutOfMemory error;  // made at the first use; of short strings, so without an allocation
   return &error;
 }
 

@@ -84,6 +84,14 @@ void check_outputs(xc_tensor* const* outputs, uint32_t count) {
     if (outputs[i]) view_of(outputs[i], "outputs");
 }
 
+/// A run of a session that is alive, on inputs that are views by now.
+void run(const xc_session& session, std::span<const TensorView> inputs, xc_tensor** outputs,
+         uint32_t output_count, const xc_run_options* options) {
+  check_count(output_count, session.model->outputs.size(), "outputs");
+  check_outputs(outputs, output_count);
+  session.session->run(inputs, {outputs, output_count}, to_run_options(options));
+}
+
 /// The time in which a call is one run's; fails with kBusy within another's.
 class Turn {
  public:
@@ -199,10 +207,7 @@ xc_status xc_session_run(xc_session* session, const xc_run_options* options,
     check_count(input_count, live(session).model->inputs.size(), "inputs");
     Views views(input_count);
     fill_views(inputs, input_count, views.data());
-    check_count(output_count, session->model->outputs.size(), "outputs");
-    check_outputs(outputs, output_count);
-    session->session->run({views.data(), input_count}, {outputs, output_count},
-                          to_run_options(options));
+    run(*session, {views.data(), input_count}, outputs, output_count, options);
   });
 }
 
@@ -217,10 +222,7 @@ xc_status xc_session_run_views(xc_session* session, const xc_run_options* option
     int64_t* room = strides.data();
     for (uint32_t i = 0; i < input_count; ++i)
       new (&views.data()[i]) TensorView(to_view(inputs[i], i, room));
-    check_count(output_count, session->model->outputs.size(), "outputs");
-    check_outputs(outputs, output_count);
-    session->session->run({views.data(), input_count}, {outputs, output_count},
-                          to_run_options(options));
+    run(*session, {views.data(), input_count}, outputs, output_count, options);
   });
 }
 

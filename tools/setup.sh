@@ -87,12 +87,12 @@ find_python() {
   for candidate in "${XC_PYTHON_EXECUTABLE:-python3}" /usr/bin/python3; do
     if "$candidate" -c '
 import ensurepip, os, sysconfig, sys, venv
-sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' 2>/dev/null; then
+sys.exit(sys.version_info < (3, 10) or not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' 2>/dev/null; then
       echo "$candidate"
       return
     fi
   done
-  fail "no usable python3 (3.9 or newer, with venv and its headers)"
+  fail "no usable python3 (3.10 or newer, with venv and its headers)"
 }
 
 # make_venv DIR: an environment with pip.

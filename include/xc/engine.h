@@ -94,9 +94,10 @@ XC_API void xc_config_init(xc_config* config, size_t size);
 XC_API XC_NODISCARD xc_status xc_config_set(xc_config* config, const char* name, const char* value,
                                             xc_error** out_error);
 
-/* Sets every knob whose XC_* environment variable exists. The library never reads these variables
- * by itself. Text values point into the environment. Not while another thread changes the
- * environment. Fails as xc_config_set(), naming the variable. @since 0.1 @stability stable */
+/* Sets every knob whose XC_* environment variable exists and is not empty. The library never reads
+ * these variables by itself. Text values point into the environment. Not while another thread
+ * changes the environment. Fails as xc_config_set(), naming the variable. @since 0.1 @stability
+ * stable */
 XC_API XC_NODISCARD xc_status xc_config_read_environment(xc_config* config, xc_error** out_error);
 
 /* The value of a knob in effect as text, defaults filled in: "auto", "67108864"; of threads, as
@@ -111,7 +112,7 @@ typedef struct xc_config_option_info {
   uint32_t is_text;     /* 1 = any text, 0 = a number or one of the choices */
   xc_string_view name;
   xc_string_view environment; /* "XC_THREADS" */
-  xc_string_view choices;     /* "auto|off|sync": names of 0, 1, 2, ...; empty = a number */
+  xc_string_view choices;     /* "auto|off|sync|freeze": names of 0, 1, 2, ...; empty = a number */
   xc_string_view doc;
   int64_t fallback; /* what 0 stands for */
   int64_t low, high;
@@ -201,8 +202,9 @@ XC_API void xc_engine_options_init(xc_engine_options* options, size_t size);
 
 /* Creates an engine. `options` may be NULL; what it points to is copied. On success the engine owns
  * the callbacks' user data and calls each `destroy` once, when it is gone; on failure it calls
- * none. Fails with XC_INVALID_ARGUMENT (a value out of range, half an allocator), XC_UNSUPPORTED
- * (an options struct from a newer header with fields this library does not know), XC_OUT_OF_MEMORY.
+ * none. The caller releases it. Fails with XC_INVALID_ARGUMENT (a value out of range, half an
+ * allocator), XC_UNSUPPORTED (an options struct from a newer header with fields this library does
+ * not know), XC_OUT_OF_MEMORY.
  * @since 0.1 @stability stable */
 XC_API XC_NODISCARD xc_status xc_engine_create(const xc_engine_options* options,
                                                xc_engine** out_engine, xc_error** out_error);

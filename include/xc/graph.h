@@ -22,7 +22,7 @@ typedef uint32_t xc_node;  /* a node of one graph */
 /* ---- making, reading, writing ---- */
 
 /* Creates an empty graph; the caller destroys it. `name` may be NULL.
- * @since 0.1 @stability experimental */
+ * Fails with XC_INVALID_ARGUMENT, XC_OUT_OF_MEMORY. @since 0.1 @stability experimental */
 XC_API XC_NODISCARD xc_status xc_graph_create(const char* name, xc_graph** out_graph,
                                               xc_error** out_error);
 
@@ -55,7 +55,7 @@ XC_API XC_NODISCARD xc_status xc_graph_save_file(const xc_graph* graph, const ch
 
 /* The text form. Constants of more than `max_elements` elements are shown by a hash and cannot be
  * read back (0 = 16; negative = no limit). The caller destroys the blob.
- * @since 0.1 @stability experimental */
+ * Fails with XC_INVALID_ARGUMENT, XC_OUT_OF_MEMORY. @since 0.1 @stability experimental */
 XC_API XC_NODISCARD xc_status xc_graph_text(const xc_graph* graph, int64_t max_elements,
                                             xc_blob** out_text, xc_error** out_error);
 

@@ -73,7 +73,7 @@ XC_API XC_NODISCARD xc_status xc_model_find_output(const xc_model* model, const 
                                                    uint32_t* out_index, xc_error** out_error);
 
 /* A copy of the optimised graph, to print or to save; constants are shared. The caller destroys it.
- * @since 0.1 @stability experimental */
+ * Fails with XC_INVALID_ARGUMENT, XC_OUT_OF_MEMORY. @since 0.1 @stability experimental */
 XC_API XC_NODISCARD xc_status xc_model_graph(const xc_model* model, xc_graph** out_graph,
                                              xc_error** out_error);
 

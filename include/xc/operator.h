@@ -57,7 +57,8 @@ typedef struct xc_op_function {
 
 /* ---- libraries ---- */
 
-/* Creates an empty library with one reference. @since 0.1 @stability experimental */
+/* Creates an empty library; the caller releases it. Fails with XC_OUT_OF_MEMORY.
+ * @since 0.1 @stability experimental */
 XC_API XC_NODISCARD xc_status xc_op_library_create(xc_op_library** out_library,
                                                    xc_error** out_error);
 

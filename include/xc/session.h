@@ -94,7 +94,8 @@ XC_API XC_NODISCARD xc_status xc_session_run(xc_session* session, const xc_run_o
 
 /* xc_session_run() for inputs that are no tensors of the library: an array of views instead of
  * handles, so that nothing needs to be created. An absent input has dtype 0. Strings and sequences
- * are objects: their views come from xc_tensor_get_view().
+ * are objects: their views come from xc_tensor_get_view(). Fails like xc_session_run(), with
+ * XC_INVALID_ARGUMENT also for a view that is none (type, dims, alignment; naming the input).
  * @since 0.1 @stability stable */
 XC_API XC_NODISCARD xc_status xc_session_run_views(xc_session* session,
                                                    const xc_run_options* options,
@@ -121,7 +122,8 @@ XC_API XC_NODISCARD xc_status xc_session_prepare(xc_session* session,
 /* A switch that stops runs. Threads: set and reset from any thread, also while runs poll it.
  * Ownership: single; it must outlive the runs that it was given to. */
 
-/* Creates a switch, not set. The caller destroys it. @since 0.1 @stability stable */
+/* Creates a switch, not set. The caller destroys it. Fails with XC_INVALID_ARGUMENT,
+ * XC_OUT_OF_MEMORY. @since 0.1 @stability stable */
 XC_API XC_NODISCARD xc_status xc_cancel_create(xc_cancel** out_cancel);
 /* Runs that poll this switch end with XC_CANCELLED. NULL is allowed. @since 0.1 @stability stable
  */

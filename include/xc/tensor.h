@@ -84,8 +84,8 @@ XC_API XC_NODISCARD xc_status xc_tensor_strings(const xc_tensor* tensor, xc_stri
  * outputs of models like any tensor; elements of a returned one may share memory with elements of
  * an input. A map is the sequence of two tensors of rank 1 and one length: its keys (i64 or string,
  * each once) and its values; those that a run returns have ascending keys, which are not to be
- * written: other maps may share them. Fails with XC_INVALID_ARGUMENT, XC_OUT_OF_MEMORY. @since 0.1
- * @stability experimental */
+ * written: other maps may share them. The caller releases the sequence.
+ * Fails with XC_INVALID_ARGUMENT, XC_OUT_OF_MEMORY. @since 0.1 @stability experimental */
 XC_API XC_NODISCARD xc_status xc_sequence_create(const xc_tensor* const* elements, uint64_t count,
                                                  xc_tensor** out_sequence, xc_error** out_error);
 

@@ -1,7 +1,7 @@
 /* Version of the headers (macros) and of the loaded library (functions).
  *
- * A program built against 0.x runs with any later 0.y library of the same x; from 1.0 on with any
- * later library of the same major version.
+ * A program built against 0.x.y runs with any later library 0.x.z; from 1.0 on with any later
+ * library of the same major version.
  */
 #ifndef XC_VERSION_H
 #define XC_VERSION_H

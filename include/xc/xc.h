@@ -1,4 +1,5 @@
-/* xc: an inference runtime to embed. This header includes all others and is the manual.
+/* xc: an inference runtime to embed. This header is the manual; it includes all others but
+ * kernel_abi.h, the contract of generated kernels.
  *
  *   xc_engine *engine = NULL;   xc_model *model = NULL;   xc_session *session = NULL;
  *   xc_tensor *x = NULL, *y = NULL;   xc_error *error = NULL;   const int64_t dims[] = {1, 784};

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -266,13 +267,19 @@ int show_all(const std::string& given, double seconds) {
 int main(int argc, char** argv) try {
   std::string model;
   double seconds = 12;
+  const auto usage = [] {
+    return std::fprintf(stderr, "usage: xc_demo_digits [--seconds S] [MODEL]\n"), 2;
+  };
   for (int i = 1; i < argc; ++i) {
-    if (std::string_view(argv[i]) == "--seconds" && i + 1 < argc)
-      seconds = std::stod(argv[++i]);
-    else if (argv[i][0] != '-' && model.empty())
+    if (std::string_view(argv[i]) == "--seconds" && i + 1 < argc) {
+      char* end = nullptr;
+      seconds = std::strtod(argv[++i], &end);
+      if (end == argv[i] || *end != 0 || !(seconds > 0 && seconds < 1e6)) return usage();
+    } else if (argv[i][0] != '-' && model.empty()) {
       model = argv[i];
-    else
-      return std::fprintf(stderr, "usage: xc_demo_digits [--seconds S] [MODEL]\n"), 2;
+    } else {
+      return usage();
+    }
   }
   return demo::show_all(model, seconds);
 } catch (const std::exception& error) {

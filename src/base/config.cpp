@@ -23,8 +23,7 @@ constexpr std::array<ConfigRow, 23> kTable{{
      "auto compiles in the background, sync at first use, off never, freeze keeps what is there"},
     {"numerics", "XC_NUMERICS", "tolerant|fast|strict", 0, 0, 2, &C::numerics, nullptr,
      "strict: a swap of kernels changes no bit; fast: bf16 products by weights (k terms within "
-     "2^-8 + "
-     "k 2^-23 of the sum of their magnitudes), functions in fused kernels within 2^-11"},
+     "2^-8 + k 2^-23 of the sum of their magnitudes), functions in fused kernels within 2^-11"},
     {"code_cache_bytes", "XC_CODE_CACHE_BYTES", "", 64 << 20, 0, kMax, &C::code_cache_bytes,
      nullptr, "cap of executable memory of an engine", kEngineOnly},
     {"bound_cache_bytes", "XC_BOUND_CACHE_BYTES", "", 24 << 20, 0, kMax, &C::bound_cache_bytes,
@@ -99,11 +98,11 @@ void set_config(Config& config, std::string_view name, std::string_view value) {
     }
     rest = bar == std::string_view::npos ? std::string_view{} : rest.substr(bar + 1);
   }
+  if (!row.choices.empty())
+    fail(Status::kInvalidArgument, "option {}: '{}' is not one of {}", name, value, row.choices);
   int64_t number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   const bool parsed = error == std::errc{} && end == value.data() + value.size();
-  if (!row.choices.empty())
-    fail(Status::kInvalidArgument, "option {}: '{}' is not one of {}", name, value, row.choices);
   if (!parsed || number < row.low || number > row.high)
     fail(Status::kInvalidArgument, "option {}: '{}' is not a number from {} to {}", name, value,
          row.low, row.high);
@@ -112,7 +111,7 @@ void set_config(Config& config, std::string_view name, std::string_view value) {
 
 void read_environment(Config& config) {
   for (const ConfigRow& row : kTable)
-    if (const char* value = std::getenv(std::string(row.environment).c_str()))
+    if (const char* value = std::getenv(std::string(row.environment).c_str()); value && *value)
       located("environment variable " + std::string(row.environment),
               [&] { set_config(config, row.name, value); });
 }

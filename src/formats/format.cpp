@@ -40,6 +40,9 @@ void refuse_known_foreigners(std::string_view bytes) {
   if (starts_with(bytes, "<")) refuse("XML or HTML text");
 }
 
+/// Characters of a path in a message.
+constexpr size_t kMostPath = 1000;
+
 Format detect(std::string_view bytes) {
   if (bytes.empty()) fail(Status::kFormat, "the file is empty");
   refuse_known_foreigners(bytes);
@@ -50,6 +53,7 @@ Format detect(std::string_view bytes) {
       (starts_with(bytes.substr(start), "graph") || starts_with(bytes.substr(start), "//") ||
        starts_with(bytes.substr(start), "#")))
     return Format::kText;
+  if (!onnx::begins_model(bytes)) fail(Status::kFormat, "the file is no ONNX, .xcg or text model");
   return Format::kOnnx;
 }
 
@@ -123,12 +127,18 @@ Format format_of_path(std::string_view path) {
 
 Graph load_model(const std::string& path, const LoadOptions& options) {
   const auto file = map_file(path, options.limits.file_bytes, options.copy_weights);
+  const std::string shown = fmt::format("'{}'", printable(path, kMostPath));
   LoadOptions with_base = options;
   if (with_base.base_dir.empty()) {
     const std::string parent = std::filesystem::path(path).parent_path().string();
     with_base.base_dir = parent.empty() ? "." : parent;
   }
-  return load(file, with_base);
+  try {
+    return load(file, with_base);
+  } catch (const Error& error) {  // the place is one in this file
+    throw Error(error.status(), error.message(),
+                error.where().empty() ? shown : shown + ", " + error.where());
+  }
 }
 
 Graph load_model(std::span<const std::byte> bytes, const LoadOptions& options) {

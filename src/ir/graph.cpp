@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "ir/op_ref.h"
+#include "ir/place.h"
 #include "ir/topology.h"
 
 namespace xc {
@@ -150,9 +151,8 @@ void Graph::sort() {
         return input == kNone ? kNone : values_[input].producer;
       });
   if (sorted.cycle != kNone) {
-    const Node& node = nodes_[sorted.cycle];
-    fail(Status::kInvalidModel, "the graph has a cycle through node '{}' ({})", node.name,
-         node.op ? op_name(*node.op) : "no operator");
+    fail(Status::kInvalidModel, "the graph has a cycle through {}",
+         node_place(*this, nodes_[sorted.cycle]));
   }
   order_ = std::move(sorted.order);
 }

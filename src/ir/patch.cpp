@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "ir/op_ref.h"
+#include "ir/place.h"
 #include "ir/topology.h"
 
 namespace xc {
@@ -144,8 +145,8 @@ Patch::Plan Patch::prepare() const {
         return used == kNone ? kNone : graph_.value(used).producer;
       });
   if (sorted.cycle != kNone)
-    fail(Status::kInternal, "patch {} closes a cycle through node '{}' ({})", label_,
-         graph_.node(sorted.cycle).name, op_name(*graph_.node(sorted.cycle).op));
+    fail(Status::kInternal, "patch {} closes a cycle through {}", label_,
+         node_place(graph_, graph_.node(sorted.cycle)));
   plan.order = std::move(sorted.order);
   return plan;
 }

@@ -4,7 +4,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
-#include "ir/op_ref.h"
+#include "ir/place.h"
 
 namespace xc {
 namespace {
@@ -96,13 +96,15 @@ class Verifier {
              "the order names node {}, which is dead, unknown or named twice", id);
       ordered[id] = true;
       const Node& node = graph.node(id);
-      if (!node.op) fail(Status::kInvalidModel, "node '{}' has no operator", node.name);
-      located(fmt::format("node '{}' ({})", node.name, op_name(*node.op)),
+      if (!node.op)
+        fail(Status::kInvalidModel, "node '{}' has no operator", shown_name(graph, node));
+      located([&] { return node_place(graph, node); },
               [&] { check_node(graph, id, node, defined, depth); });
     }
     for (NodeId id = 0; id < graph.node_count(); ++id)
       if (graph.node(id).alive && !ordered[id])
-        fail(Status::kInvalidModel, "node '{}' is missing from the order", graph.node(id).name);
+        fail(Status::kInvalidModel, "node '{}' is missing from the order",
+             shown_name(graph, graph.node(id)));
   }
 
   void check_node(const Graph& graph, NodeId id, const Node& node, std::vector<bool>& defined,

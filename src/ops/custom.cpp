@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "ir/place.h"
 #include "ops/checks.h"
 #include "ops/infer.h"
 
@@ -241,18 +242,21 @@ void check_custom_ops(const Graph& graph, const OpLibrary* library) {
     for (const auto& sub : node.subgraphs) check_custom_ops(*sub, library);
     const CustomOp* op = as_custom(*node.op);
     if (!op) continue;
-    located(fmt::format("node '{}' ({})", node.name, op->name), [&] {
-      if (!library || !library->owns(*op))
-        fail(Status::kInvalidArgument,
-             "operator {} is of another operator library than the engine's: create the engine with "
-             "the library that declares it",
-             op->name);
-      if (!op->function)
-        fail(Status::kUnsupported,
-             "operator {} has no function, and no rule puts something in its place here: add "
-             "either to its library",
-             op->name);
-    });
+    located(
+        [&] { return node_place(graph, node); },
+        [&] {
+          if (!library || !library->owns(*op))
+            fail(Status::kInvalidArgument,
+                 "operator {} is of another operator library than the engine's: create the engine "
+                 "with "
+                 "the library that declares it",
+                 op->name);
+          if (!op->function)
+            fail(Status::kUnsupported,
+                 "operator {} has no function, and no rule puts something in its place here: add "
+                 "either to its library",
+                 op->name);
+        });
   }
 }
 

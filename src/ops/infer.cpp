@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ir/place.h"
 #include "ops/containers.h"
 #include "ops/support.h"
 #include "tensor/dim_opaque.h"
@@ -12,10 +13,6 @@
 namespace xc {
 
 namespace {
-
-std::string place(const Node& node) {
-  return fmt::format("node '{}' ({})", node.name, node.op->name);
-}
 
 /// Largest element count of a graph input of integers or truths whose elements become symbols.
 constexpr int64_t kMaxInputElements = 64;
@@ -122,7 +119,8 @@ class Driver {
         value.type = Type::tensor(value.constant.dtype(), to_symbolic(value.constant.dims()));
     }
     for (NodeId id : graph.order())
-      located([&] { return place(graph.node(id)); }, [&] { infer_node(graph, graph.node(id)); });
+      located([&] { return node_place(graph, graph.node(id)); },
+              [&] { infer_node(graph, graph.node(id)); });
   }
 
   void infer_node(Graph& graph, Node& node) {
@@ -233,8 +231,8 @@ class Driver {
     const Node& node = graph.node(value.producer);
     if (&graph != &root_ || node.op->control_flow || agree(*declared.dims, *inferred.dims)) return;
     if (warn_ && ++warnings_ <= kMostWarnings)
-      warn_(fmt::format("{}: '{}' is declared as {}, inferred is {}, which counts", place(node),
-                        value.name, declared.text(), inferred.text()));
+      warn_(fmt::format("{}: '{}' is declared as {}, inferred is {}, which counts",
+                        node_place(graph, node), value.name, declared.text(), inferred.text()));
   }
 
   /// Sizes that both know are equal. Another number of symbols says nothing.
@@ -505,7 +503,7 @@ std::optional<std::vector<Type>> infer_for_sizes(const Graph& graph, const Node&
 std::vector<Type> infer_concrete(const Node& node, const std::vector<Tensor>& inputs,
                                  OpenSizes open) {
   return located(
-      [&] { return place(node); },
+      [&] { return node_place(node); },
       [&] {
         check_node(node);
         std::vector<Type> types;
@@ -541,7 +539,7 @@ std::vector<Type> infer_concrete(const Node& node, const std::vector<Tensor>& in
 std::vector<Tensor> run_reference(const Node& node, const std::vector<Tensor>& inputs) {
   const std::vector<Type> types = infer_concrete(node, inputs);
   return located(
-      [&] { return place(node); },
+      [&] { return node_place(node); },
       [&] {
         if (!node.op->reference)
           fail(Status::kUnsupported, "unsupported: {} has no reference kernel", node.op->name);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/place.h"
 #include "ops/support.h"
 
 namespace xc {
@@ -195,7 +196,7 @@ void check_count(const char* what, size_t count, int low, int high) {
 void check_node(const Node& node) {
   XC_CHECK(node.op);
   const OpDef& op = *node.op;
-  located([&] { return fmt::format("node '{}' ({})", node.name, op.name); },
+  located([&] { return node_place(node); },
           [&] {
             if (node.capture_count > node.inputs.size())
               fail(Status::kInvalidModel, "{} captured values among {} inputs", node.capture_count,

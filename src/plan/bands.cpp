@@ -6,6 +6,7 @@
 #include "backends/host_speed.h"
 #include "base/checked.h"
 #include "base/cpu_info.h"
+#include "ir/place.h"
 
 namespace xc {
 namespace {
@@ -281,13 +282,13 @@ std::shared_ptr<const BandedKernel> bind_bands(const Bound& bound, const BandCha
     const Step& step = *plan.steps[k];
     operands.set(bound, step);
     BandedSteps::Inner inner;
-    inner.kernel =
-        located("node '" + step.name + "' (" + std::string(step.spec.op->name) + ")", [&] {
-          return step.kernel->bind({.inputs = operands.inputs,
-                                    .outputs = operands.outputs,
-                                    .background = true,
-                                    .rows = schedule.rows[k - chain.first]});
-        });
+    inner.kernel = located([&] { return node_place(step.name, step.spec.op->name); },
+                           [&] {
+                             return step.kernel->bind({.inputs = operands.inputs,
+                                                       .outputs = operands.outputs,
+                                                       .background = true,
+                                                       .rows = schedule.rows[k - chain.first]});
+                           });
     if (!inner.kernel->by_rows || inner.kernel->shared_bytes > 0) return nullptr;
     inner.first_pointer = pointers;
     inner.result = pointers + static_cast<uint32_t>(step.inputs.size());

@@ -1,3 +1,4 @@
+#include "ir/place.h"
 #include "plan/bound.h"
 
 #include <algorithm>
@@ -236,9 +237,13 @@ class TimeLeft {
 };
 
 template <class Body>
-decltype(auto) at_node(const std::string& name, const OpDef& op, Body&& body) {
-  return located([&] { return "node '" + name + "' (" + std::string(op.name) + ")"; },
+decltype(auto) at_step(const Step& step, Body&& body) {
+  return located([&] { return node_place(step.name, step.spec.op->name); },
                  std::forward<Body>(body));
+}
+template <class Body>
+decltype(auto) at_node(const Graph& graph, const Node& node, Body&& body) {
+  return located([&] { return node_place(graph, node); }, std::forward<Body>(body));
 }
 
 /// Makes the Bound of one segment.
@@ -283,7 +288,7 @@ class Binder {
 
   void check_node_sizes(NodeId id) {
     const Node& node = plan_.graph->node(id);
-    at_node(node.name, *node.op, [&] { size_check_.node(node); });
+    at_node(*plan_.graph, node, [&] { size_check_.node(node); });
   }
 
   void evaluate_operands() {
@@ -306,7 +311,7 @@ class Binder {
         (void)checked_mul(element_count({at, rank}), element_size(value.dtype));
       };
       if (const NodeId maker = maker_of(value); maker != kNone)
-        at_node(plan_.graph->node(maker).name, *plan_.graph->node(maker).op, count);
+        at_node(*plan_.graph, plan_.graph->node(maker), count);
       else
         count();
     }
@@ -320,7 +325,7 @@ class Binder {
     };
     const auto evaluate = [&](NodeId id, const SymDims& dims) {
       const Node& node = plan_.graph->node(id);
-      at_node(node.name, *node.op, [&] {
+      at_node(*plan_.graph, node, [&] {
         for (const Dim& d : dims) (void)d.evaluate(lookup);
       });
     };
@@ -481,7 +486,7 @@ class Binder {
         check_node_sizes(id);
       } else {
         operands_.set(*bound_, step);
-        at_node(step.name, *step.spec.op, [&] { size_check_.step(step, operands_.outputs); });
+        at_step(step, [&] { size_check_.step(step, operands_.outputs); });
       }
     }
   }
@@ -489,7 +494,7 @@ class Binder {
   std::shared_ptr<const BoundKernel> bind_kernel(const Step& step, uint32_t replaceable,
                                                  bool at_leisure) {
     operands_.set(*bound_, step);
-    return at_node(step.name, *step.spec.op, [&] {
+    return at_step(step, [&] {
       return step.kernel->bind({operands_.inputs, operands_.outputs, at_leisure, replaceable});
     });
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/liveness.h"
+
 namespace xc {
 namespace {
 
@@ -25,13 +27,10 @@ bool same_step(const Plan& a, const Plan& b, uint32_t k) {
 }
 
 bool serves(const PlanBuffer& made, const PlanBuffer& wanted) {
-  constexpr uint32_t kNever = UINT32_MAX;  // as first step: no step uses it, and none is bound
-  constexpr uint32_t kLater =
-      UINT32_MAX;  // as last step: in a later segment, and it stays until then
   return made.storage == wanted.storage && made.index == wanted.index &&
          made.segment == wanted.segment && made.elements == wanted.elements &&
-         (made.first_step != kNever || wanted.first_step == kNever) &&
-         (made.last_step == kLater || wanted.last_step != kLater);
+         (made.first_step != kNeverUsed || wanted.first_step == kNeverUsed) &&
+         (made.last_step == kUsedLater || wanted.last_step != kUsedLater);
 }
 
 }  // namespace

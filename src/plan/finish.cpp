@@ -5,13 +5,14 @@
 #include <span>
 
 #include "base/error.h"
+#include "plan/liveness.h"
 
 namespace xc {
 namespace {
 
 void compute_liveness(Plan& plan) {
   for (PlanBuffer& buffer : plan.buffers) {
-    buffer.first_step = UINT32_MAX;
+    buffer.first_step = kNeverUsed;
     buffer.last_step = 0;
   }
   const auto touch = [&](uint32_t value, uint32_t step, uint32_t segment) {
@@ -19,8 +20,8 @@ void compute_liveness(Plan& plan) {
     PlanBuffer& buffer = plan.buffers[plan.values[value].buffer];
     buffer.first_step = std::min(buffer.first_step, step);
     if (segment != buffer.segment)
-      buffer.last_step = UINT32_MAX;
-    else if (buffer.last_step != UINT32_MAX)
+      buffer.last_step = kUsedLater;
+    else if (buffer.last_step != kUsedLater)
       buffer.last_step = std::max(buffer.last_step, step);
   };
   for (uint32_t s = 0; s < plan.segments.size(); ++s)
@@ -101,14 +102,14 @@ void finish_plan(Plan& plan, const Symbols& symbols) {
     if (symbol.source != PlanSymbol::Source::kRuntimeDim) ++plan.segments[0].symbol_end;
   compute_liveness(plan);
   plan.superseded = plan.graph->superseded();
-  constexpr uint32_t kNever = UINT32_MAX;
-  std::vector<uint32_t> seen(plan.values.size(), kNever);  // by segment
+  constexpr uint32_t kNoSegment = UINT32_MAX;
+  std::vector<uint32_t> seen(plan.values.size(), kNoSegment);  // by segment
   std::vector<uint32_t> first_value(plan.buffers.size(), kNoValue);
   for (uint32_t v = static_cast<uint32_t>(plan.values.size()); v-- > 0;)
     first_value[plan.values[v].buffer] = v;
   std::vector<std::vector<uint32_t>> defined(plan.segments.size());  // buffers
   for (uint32_t b = 0; b < plan.buffers.size(); ++b)
-    if (plan.buffers[b].first_step != kNever) defined.at(plan.buffers[b].segment).push_back(b);
+    if (plan.buffers[b].first_step != kNeverUsed) defined.at(plan.buffers[b].segment).push_back(b);
   uint32_t first_own = 0;
   for (uint32_t s = 0; s < plan.segments.size(); ++s) {
     const Segment& segment = plan.segments[s];

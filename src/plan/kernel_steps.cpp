@@ -3,6 +3,7 @@
 #include "plan/kernel_steps.h"
 
 #include "base/error.h"
+#include "ir/place.h"
 #include "ops/registry.h"
 #include "plan/kernel_choice.h"
 #include "plan/segments.h"
@@ -108,7 +109,7 @@ void KernelSteps::add_step(const Unit& unit, StepSpec spec, Choice choice,
   if (const auto it = known_.find(key); it != known_.end()) {
     *step = *it->second;
   } else {
-    step->name = graph_.node(unit.nodes.front()).name;
+    step->name = shown_name(graph_, graph_.node(unit.nodes.front()));
     step->nodes = unit.nodes;
     step->unproven = unproven_nodes(graph_, unit.nodes);
     step->spec = std::move(spec);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ir/place.h"
 #include "ops/op.h"
 #include "plan/finish.h"
 #include "plan/kernel_choice.h"
@@ -82,22 +83,24 @@ void PlanBuilder::declare_sources() {
 
 void PlanBuilder::visit(NodeId id) {
   const Node& node = graph_.node(id);
-  located("node '" + node.name + "' (" + std::string(node.op->name) + ")", [&] {
-    if (order_.region_of[id] != kNoRegion) {
-      // A region runs where its last node stands, when everything it reads is there.
-      if (order_.runs_at[id] != kNoRegion) add_region(order_.runs_at[id]);
-      return;
-    }
-    if (absorbed_.count(id)) {
-      if (const auto it = deferred_.find(id); it != deferred_.end()) kernel_steps_.add(it->second);
-      return;
-    }
-    if (planner_.concats_.whole(id)) return;  // its parts are where they belong
-    if (placed_without_kernel(id, node)) return;
-    Unit unit = unit_at(id);
-    if (unit.nodes.size() > 1) return defer(std::move(unit));
-    kernel_steps_.add(unit);
-  });
+  located([&] { return node_place(graph_, node); },
+          [&] {
+            if (order_.region_of[id] != kNoRegion) {
+              // A region runs where its last node stands, when everything it reads is there.
+              if (order_.runs_at[id] != kNoRegion) add_region(order_.runs_at[id]);
+              return;
+            }
+            if (absorbed_.count(id)) {
+              if (const auto it = deferred_.find(id); it != deferred_.end())
+                kernel_steps_.add(it->second);
+              return;
+            }
+            if (planner_.concats_.whole(id)) return;  // its parts are where they belong
+            if (placed_without_kernel(id, node)) return;
+            Unit unit = unit_at(id);
+            if (unit.nodes.size() > 1) return defer(std::move(unit));
+            kernel_steps_.add(unit);
+          });
 }
 
 bool PlanBuilder::placed_without_kernel(NodeId id, const Node& node) {
@@ -157,7 +160,7 @@ void PlanBuilder::add_region(uint32_t index) {
     return;
   }
   auto step = std::make_shared<Step>();
-  step->name = graph_.node(region.nodes.front()).name;
+  step->name = shown_name(graph_, graph_.node(region.nodes.front()));
   step->nodes = region.nodes;
   step->kernel = planned.kernel;
   step->kernel_name = planned.kernel_name;

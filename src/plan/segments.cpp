@@ -2,6 +2,7 @@
 // are lone symbols without a number so far are where those symbols come from.
 #include "plan/segments.h"
 
+#include "ir/place.h"
 #include "ops/custom.h"
 #include "ops/op.h"
 
@@ -61,7 +62,7 @@ void add_whole_tensor_step(Plan& plan, NodeId id, Step::Kind kind, PlanSymbols& 
   const Node& node = plan.graph->node(id);
   auto step = std::make_shared<Step>();
   step->kind = kind;
-  step->name = node.name;
+  step->name = shown_name(*plan.graph, node);
   step->nodes = {id};
   step->spec.node = &node;
   step->spec.op = node.op;

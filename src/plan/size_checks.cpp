@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "ir/place.h"
 #include "ops/infer.h"
 #include "ops/op.h"
 #include "ops/support.h"
@@ -14,10 +15,9 @@ namespace {
 
 using Checks = std::vector<Plan::SizeCheck>;
 
-void add_check(Checks& checks, const Node& node, std::string_view problem, const Dim& given,
-               const Dim& wanted, bool broadcast = false) {
-  checks.push_back(
-      {fmt::format("node '{}' ({})", node.name, node.op->name), problem, given, wanted, broadcast});
+void add_check(Checks& checks, const Graph& graph, const Node& node, std::string_view problem,
+               const Dim& given, const Dim& wanted, bool broadcast = false) {
+  checks.push_back({node_place(graph, node), problem, given, wanted, broadcast});
 }
 
 /// Operators that change dims alone: the number of elements stays.
@@ -25,13 +25,13 @@ void check_reshape(Checks& checks, const Graph& graph, const Node& node) {
   const auto& given = graph.value(node.inputs[0]).type.dims;
   const auto& wanted = graph.value(node.outputs[0]).type.dims;
   if (given && wanted && !(element_count(*given) == element_count(*wanted)))
-    add_check(checks, node, "{} elements cannot become {}", element_count(*given),
+    add_check(checks, graph, node, "{} elements cannot become {}", element_count(*given),
               element_count(*wanted));
   // -1 is the least an element may be; of no elements any other would do.
   if (const auto shape = node.op->name == "Reshape" ? known_elements(graph, node, 1) : std::nullopt)
     for (const Dim& e : *shape)
       if (!e.is_constant() && e.lower_bound().value_or(-2) < -1)
-        add_check(checks, node, "an element of the shape must be at least {}, not {}",
+        add_check(checks, graph, node, "an element of the shape must be at least {}, not {}",
                   max(e, Dim(-1)), e);
 }
 
@@ -44,7 +44,7 @@ void check_split(Checks& checks, const Graph& graph, const Node& node) {
     const Dim parts(static_cast<int64_t>(node.outputs.size()));
     const Dim equal = floor_div(axis, parts) * parts;
     if (!(equal == axis))
-      add_check(checks, node, "equal parts of {} together, the axis has {}", equal, axis);
+      add_check(checks, graph, node, "equal parts of {} together, the axis has {}", equal, axis);
     return;
   }
   const auto sizes = known_elements(graph, node, 1);
@@ -53,11 +53,11 @@ void check_split(Checks& checks, const Graph& graph, const Node& node) {
   for (const Dim& size : *sizes) {
     total = total + size;
     if (!size.is_constant() && size.lower_bound().value_or(-1) < 0)
-      add_check(checks, node, "a part must have at least {} elements, not {}", max(size, Dim(0)),
-                size);
+      add_check(checks, graph, node, "a part must have at least {} elements, not {}",
+                max(size, Dim(0)), size);
   }
   if (!(total == axis))
-    add_check(checks, node, "parts of {} together, the axis has {}", total, axis);
+    add_check(checks, graph, node, "parts of {} together, the axis has {}", total, axis);
 }
 
 /// A number wins over a size that is none, be it the dim or the element of the shape, and so may
@@ -71,11 +71,11 @@ void check_expand(Checks& checks, const Graph& graph, const Node& node) {
     const Dim& own = (*dims)[dims->size() - k];
     const Dim& asked = (*shape)[shape->size() - k];
     if (own.is_constant() && !asked.is_constant() && own != Dim(1))
-      add_check(checks, node, kBroadcast, asked, own, true);
+      add_check(checks, graph, node, kBroadcast, asked, own, true);
     if (asked.is_constant() && !own.is_constant() && asked != Dim(1))
-      add_check(checks, node, kBroadcast, own, asked, true);
+      add_check(checks, graph, node, kBroadcast, own, asked, true);
     if (!asked.is_constant() && !own.is_constant() && asked != own)
-      add_check(checks, node, kBroadcast, own, asked, true);
+      add_check(checks, graph, node, kBroadcast, own, asked, true);
   }
 }
 

@@ -30,7 +30,7 @@ void CaptureScope::attempt(F&& work) noexcept {
 }
 
 void CaptureScope::copy_at_start(void* const* inputs, void* const* pointers) {
-  if (capture_->step != UINT32_MAX) {
+  if (capture_->step != Program::Capture::kNoStep) {
     if (capture_->step == 0) copy_operands(pointers, false);
     return;
   }
@@ -91,7 +91,7 @@ void CaptureScope::after_step(size_t position, void* const* pointers) {
 }
 
 void CaptureScope::copy_made(size_t position, void* const* pointers) {
-  if (capture_->step != UINT32_MAX) {
+  if (capture_->step != Program::Capture::kNoStep) {
     // A later step may lie where the inputs of this one did: they are taken just before it.
     if (position + 1 == capture_->step) copy_operands(pointers, false);
     if (position == capture_->step) copy_operands(pointers, true);

@@ -18,8 +18,9 @@ struct Program::Capture {
   std::vector<uint32_t> values;  ///< PlanValues of that Bound's plan
   std::vector<uint32_t> after;   ///< step position after which each is there
   std::function<void(std::vector<Tensor>)> keep;
+  static constexpr uint32_t kNoStep = UINT32_MAX;
   /// Instead of `values`: the operands of the step at this position, inputs as it finds them.
-  uint32_t step = UINT32_MAX;
+  uint32_t step = kNoStep;
   std::atomic<bool> taken{false};
 };
 

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/memory_budget.h"
+#include "ir/place.h"
 #include "ops/containers.h"
 #include "ops/infer.h"
 #include "plan/segments.h"
@@ -189,7 +190,7 @@ uint64_t Executor::run_segment(const Turn& turn, void* const* inputs, const Outp
     }
   } catch (const Error& error) {
     const Step& step = *bound.plan->steps[bound.steps[position].step];
-    throw error.at("node '" + step.name + "' (" + std::string(step.spec.op->name) + ")");
+    throw error.at(node_place(step.name, step.spec.op->name));
   }
   capture.finish();
   return focus_ticks;

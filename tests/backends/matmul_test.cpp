@@ -668,7 +668,7 @@ void library_sgemm(const cpu::Sgemm& p) {
                      p.a, p.lda, p.b, p.ldb, p.beta, p.c, p.ldc) == dnnl_success);
 }
 
-TEST_CASE("backends/matmul timing: the own product beside the library's" * doctest::skip()) {
+TEST_CASE("backends/matmul_timing: the own product beside the library's" * doctest::skip()) {
   const cpu::OneThread guard;
   struct Shape {
     int64_t m, n, k, lda, ldb;

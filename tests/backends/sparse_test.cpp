@@ -1,5 +1,4 @@
 // Products that skip the zeros of their left side, against sums in f64 and the step's reference.
-// Labels: asan
 #include <doctest/doctest.h>
 
 #include <cmath>

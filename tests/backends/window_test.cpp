@@ -365,7 +365,7 @@ TEST_CASE("backends/unpool: Col2Im adds blocks up, of any stride, dilation and n
     }
 }
 
-TEST_CASE("backends/roi pool: regions in and beyond the image, bins without pixels, NaN") {
+TEST_CASE("backends/roi_pool: regions in and beyond the image, bins without pixels, NaN") {
   Generator g(80);
   for (const double scale : {1.0, 0.5, 3.0})
     for (const auto& [down, across] :

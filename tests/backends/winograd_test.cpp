@@ -272,7 +272,7 @@ TEST_CASE("backends/winograd: the library until weights are transformed, and whe
   CHECK(refuses(other) == "weights are not constant");
 }
 
-TEST_CASE("backends/winograd timing: beside the library" * doctest::skip()) {
+TEST_CASE("backends/winograd_timing: beside the library" * doctest::skip()) {
   Generator g(89);
   std::vector<Case> cases;
   for (int64_t channels : {16, 32, 64, 128, 256, 512})

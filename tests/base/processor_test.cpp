@@ -1,4 +1,4 @@
-// Labels: asan tsan
+// Labels: tsan
 #include <sched.h>
 
 #include <thread>

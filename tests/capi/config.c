@@ -126,6 +126,9 @@ static void environment(void) {
   xc_error_destroy(error);
   error = NULL;
   CHECK(config.jit == XC_JIT_OFF);
+  setenv("XC_JIT", "", 1); /* as if it were not set */
+  CHECK_OK(xc_config_read_environment(&config, &error));
+  CHECK(config.jit == XC_JIT_OFF);
   CHECK_FAILS(XC_INVALID_ARGUMENT, xc_config_read_environment(NULL, &error));
   unsetenv("XC_JIT");
   unsetenv("XC_CACHE_DIR");

@@ -101,7 +101,7 @@ TEST_CASE("codegen/gpu: the first byte behind a buffer cannot be read" * doctest
 }
 
 // Prints; asserts nothing. Off by default: run with -ns.
-TEST_CASE("codegen/gpu timing: kernels beside a copy of the same bytes" * doctest::skip()) {
+TEST_CASE("codegen/gpu_timing: kernels beside a copy of the same bytes" * doctest::skip()) {
   test::Gpu* gpu = test::Gpu::device();
   if (!gpu) return;
   std::printf("%s, %d multiprocessors, %s\n", gpu->name().c_str(), gpu->multiprocessors(),

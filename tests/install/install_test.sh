@@ -16,7 +16,15 @@ prefix=$work/prefix
 # Moving it shows that no path was baked in.
 mv "$prefix" "$work/moved"
 prefix=$work/moved
-"$source_dir/tools/check/runpath.py" --relocatable "$prefix/$libdir"/libxcrt*.so.0 "$prefix"/bin/*
+"$source_dir/tools/check/runpath.py" --relocatable "$prefix/$libdir"/libxcrt*.so.*.*.* "$prefix"/bin/*
+
+# The sonames say what xc/version.h and find_package() promise: before 1.0 a minor version.
+abi=$(sed -n 's/^Version: \(.*\)\.[0-9]*$/\1/p' "$prefix/$libdir/pkgconfig/xc.pc")
+[ "${abi%%.*}" = 0 ] || abi=${abi%%.*}
+for library in "$prefix/$libdir"/libxcrt*.so.*.*.*; do
+  wanted=$(basename "${library%%.so.*}").so.$abi
+  readelf -d "$library" | grep -qF "[$wanted]" || { echo "the soname of $library is not $wanted"; exit 1; }
+done
 
 if command -v pkg-config >/dev/null; then
   export PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig
@@ -44,5 +52,11 @@ done < <(find "$source_dir/samples" -name CMakeLists.txt 2>/dev/null | sort)
 
 if [ -x "$prefix/bin/xc" ]; then
   "$prefix/bin/xc" --version
+  # The library finds the code generator beside itself.
+  if compgen -G "$prefix/$libdir/libxcrt-jit.so*" >/dev/null; then
+    printf 'graph g(%%x: f32[n, 64]) -> (%%y) { %%a = Tanh(%%x) %%b = Mul(%%a, %%x) %%y = Add(%%b, %%x) }\n' >"$work/g.xct"
+    "$prefix/bin/xc" bench "$work/g.xct" --shape x=64x64 --jit sync --seconds 0.1 --json >"$work/bench.json"
+    grep -q '"compiled_regions": [1-9]' "$work/bench.json" || { cat "$work/bench.json"; exit 1; }
+  fi
 fi
 echo "install: ok"

@@ -1,6 +1,6 @@
 // Small models that ask for the world: sizes, windows, texts and shapes whose cost is not in the
 // file. Each once overflowed, crashed, hung or ate all memory; now it is refused or answered in
-// bounded time and memory, while it is loaded or run. Labels: asan
+// bounded time and memory, while it is loaded or run.
 #include <doctest/doctest.h>
 
 #include <chrono>

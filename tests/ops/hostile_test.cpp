@@ -1,6 +1,6 @@
 // Every operator with one thing changed to what no exporter means: a status that names the node,
 // and the attribute where that was changed, or a result of the inferred type; in bounded time and
-// memory; and with two things changed, drawn by a seed. Labels: asan
+// memory; and with two things changed, drawn by a seed.
 #include <doctest/doctest.h>
 
 #include <algorithm>

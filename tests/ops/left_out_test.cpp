@@ -1,5 +1,4 @@
 // Operators of several outputs with some of them left out: the others are as before.
-// Labels: asan
 
 #include <doctest/doctest.h>
 

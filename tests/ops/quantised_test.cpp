@@ -1,6 +1,6 @@
 // Quantised networks through whole sessions, compared with what onnxruntime made of them
 // (make_quantised.py).
-// Labels: asan tsan
+// Labels: tsan
 
 #include <doctest/doctest.h>
 

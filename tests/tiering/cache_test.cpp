@@ -1,6 +1,6 @@
 // What one engine learnt is there for the next: fused from the first calls, nothing compiled,
 // verified or tried again; and whatever is wrong with the cache, runs go on.
-// Labels: asan tsan
+// Labels: tsan
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>

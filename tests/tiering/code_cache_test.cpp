@@ -1,4 +1,4 @@
-// Labels: asan tsan
+// Labels: tsan
 // Executable memory for one region only: regions take it from each other by what they save, nothing
 // that runs loses its code, and what lost it can come back. And the queue in front of it: what is
 // not worth compiling any more, or takes too long, is not compiled.

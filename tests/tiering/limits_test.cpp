@@ -1,6 +1,6 @@
 // max_memory_bytes while a session adapts: what mode off runs within, others do too, and what is
 // over it is left as it was.
-// Labels: asan tsan
+// Labels: tsan
 #include "support.h"
 #include "support/evaluate.h"
 

@@ -1,5 +1,5 @@
 // Weights packed in the background, part by part: whatever was bound before takes them.
-// Labels: asan tsan
+// Labels: tsan
 #include <map>
 
 #include "support.h"

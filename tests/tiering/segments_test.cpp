@@ -1,6 +1,6 @@
 // Sizes that a run finds out on its way: what runs behind them is chosen by these sizes, tried,
 // specialised, kept for the next time and let go like what runs for a signature.
-// Labels: asan tsan
+// Labels: tsan
 #include <set>
 
 #include "support.h"

@@ -1,4 +1,4 @@
-// Labels: asan tsan
+// Labels: tsan
 // A kernel that becomes wrong after it was accepted: the sentinel sees it, and it is gone for good,
 // in this session, in others of the engine and in later processes.
 #include "cache/directory.h"

@@ -1,6 +1,6 @@
 // Kernels for some of a region's sizes: used at those sizes only, verified, tried, kept, capped and
 // condemned like any other.
-// Labels: asan tsan
+// Labels: tsan
 #include <algorithm>
 #include <atomic>
 #include <functional>

@@ -1,5 +1,5 @@
 // What sampled runs see of the values that regions read reaches profiles and explain.
-// Labels: asan tsan
+// Labels: tsan
 #include "support.h"
 
 using namespace xc;

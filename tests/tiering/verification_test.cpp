@@ -1,4 +1,4 @@
-// Labels: asan tsan
+// Labels: tsan
 // A wrong kernel of each kind, planted behind the compiler, is found before a caller sees what it
 // makes: one that writes outside, that is wrong at some sizes, alignments or values, or inaccurate.
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-// Labels: asan tsan
+// Labels: tsan
 // Adaptation before the host serves, and runs that may not allocate.
 #include <algorithm>
 #include <cmath>

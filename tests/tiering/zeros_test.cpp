@@ -1,5 +1,5 @@
 // Products whose left side runs have shown to be mostly zeros get a kernel that skips those.
-// Labels: asan tsan
+// Labels: tsan
 #include <random>
 
 #include "support.h"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -114,7 +115,114 @@ class Tool(unittest.TestCase):
         wrong = self.write("wrong.xct", AFFINE.replace("Relu(%s)", "NoSuchOp(%s)"))
         self.assertIn("NoSuchOp", self.xc("run", wrong, "--random", "1", expect=1))
         self.assertIn("XC_JIT", self.xc("bench", self.model, expect=1, XC_JIT="maybe"))
-        self.assertIn("jit", self.xc("bench", self.model, "--jit", "maybe", expect=1))
+
+    def test_wrong_names_and_values_of_flags_are_wrong_use(self) -> None:
+        x = self.write("x.npy", self.good["in_x"])
+        kernel = self.write("k.txt", KERNEL)
+        for arguments, parts in (
+            (("run", "--random", "1", "--jit", "maybe"), ("--jit", "'maybe' is not one of auto|off")),
+            (("bench", "--jit", "maybe"), ("'maybe' is not one of auto|off",)),
+            (("run", "--random", "1", "--threads", "abc"), ("--threads", "'abc' is not a number from 0")),
+            (("run", "--random", "1", "--set", "foo=1"), ("--set", "no option named 'foo'")),
+            (("run", "--random", "1", "--shape", "q=2"), ("--shape q", "it has: x")),
+            (("run", "--random", "1", "--input", f"x={x}", "--shape", "q=2"), ("--shape q", "it has: x")),
+            (("run", "--input", f"x={x}", "--shape", "x=7x2"), ("--shape x=7x2", "is 2x2")),
+            (("run", "--input", f"q={x}"), ("--input q=", "it has: x")),
+            (("opt", "--passes", "fly"), ("--passes", "remove-dead")),
+            (("run", "--random", "1", "--repeat", "0"), ("--repeat", "above 0, not '0'")),
+            (("check", x, "--rtol", "-1"), ("--rtol", "from 0, not '-1'")),
+            (("check", x, "--atol", "1x"), ("--atol", "from 0, not '1x'")),
+            (("bench", "--seconds", "0"), ("--seconds", "above 0, not '0'")),
+            (("bench", "--stream", "n=1:2:uniform", "--prepared"), ("--prepared", "--stream")),
+            (("bench", "--stream", "n=1:2:uniform", "--early", "3"), ("--early", "--stream")),
+            (("bench", "--stream", "n=1:2:uniform", "--seconds", "3"), ("--seconds", "--stream")),
+            (("bench", "--stream", "n=1:2:uniform", "--warmup", "3"), ("--warmup", "--stream")),
+            (("bench", "--calls", "3"), ("--calls", "--stream")),
+            (("report", "-o", "r.html", "--stream", "n=1:2:uniform", "--input", f"x={x}"), ("--input", "--stream")),
+            (("report", "-o", "r.html", "--stream", "n=1:2:uniform", "--inputs", x), ("--inputs", "--stream")),
+        ):
+            line = self.xc(arguments[0], self.model, *arguments[1:], expect=2)
+            self.assertLess(len(line), 1000)
+            for part in ("USAGE", *parts):
+                self.assertIn(part, line)
+        self.assertIn("fly", self.xc("opt", kernel, "--schedule", "fly", expect=2))
+        self.xc("opt", self.write("bad.txt", KERNEL[:-4]), "--schedule", "default", expect=1)
+        self.xc("run", self.model, "--input", f"x={x}", "--shape", "x=2x2")
+        for arguments, part in (((), "give a command: run, bench"), (("fly",), "'fly' is no command; there are: run")):
+            self.assertIn(part, self.xc(*arguments, expect=2))
+
+    def test_empty_variables_are_not_set(self) -> None:
+        rows = {row["name"]: row for row in json.loads(self.xc("config", "--json", XC_JIT="", XC_CACHE_DIR=""))}
+        self.assertEqual((rows["jit"]["value"], rows["cache_dir"]["value"]), ("auto", ""))
+
+    def test_output_that_cannot_be_written(self) -> None:
+        good = self.case("g.npz", self.good)
+        for arguments in (("inspect", self.model), ("inspect", "--ops"), ("run", self.model, "--random", "1"),
+                          ("check", self.model, good), ("config",), ("config", "--json"), ("--help",)):
+            with open("/dev/full", "w", encoding="ascii") as full:
+                result = subprocess.run([XC, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+            self.assertEqual(result.returncode, 1, arguments)
+            self.assertRegex(result.stderr, r"^xc: IO: [^\n]+\n$")
+        closed = ["sh", "-c", 'exec "$0" "$@" >&-', XC, "run", self.model, "--random", "1",
+                  "--outputs", str(self.dir / "y.npz")]
+        result = subprocess.run(closed, stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, r"^xc: IO: [^\n]+\n$")
+        with zipfile.ZipFile(self.dir / "y.npz") as file:  # nothing was printed into it
+            self.assertIsNone(file.testzip())
+
+    def test_what_cannot_be_read_or_written(self) -> None:
+        directory, nowhere = str(self.dir), str(self.dir / "none" / "file")
+        text = self.write("t.npz", "no zip")
+        objects = self.write("o.npy", npy("|O", (2, 2), b"pickle"))
+        for arguments, part in (
+            (("run", self.model, "--input", f"x={directory}"), "IO: cannot read"),
+            (("opt", directory), "IO: cannot read"),
+            (("inspect", directory), "IO: "),
+            (("run", self.model, "--input", f"x={nowhere}"), "NOT_FOUND: cannot read"),
+            (("run", self.model, "--inputs", directory), "IO: "),
+            (("run", self.model, "--inputs", nowhere), "NOT_FOUND: cannot read"),
+            (("run", self.model, "--inputs", text), "FORMAT: "),
+            (("run", self.model, "--input", f"x={objects}"), "Python objects"),
+            (("run", self.model, "--random", "1", "--outputs", nowhere), "No such file or directory"),
+            (("opt", self.model, "-o", nowhere + ".txt"), "No such file or directory"),
+        ):
+            line = self.xc(*arguments, expect=1)
+            self.assertIn(part, line)
+            self.assertNotIn("INTERNAL", line)
+        if os.geteuid() != 0:
+            hidden = Path(self.write("hidden.npy", self.good["in_x"]))
+            hidden.chmod(0)
+            self.assertIn("IO: cannot read", self.xc("run", self.model, "--input", f"x={hidden}", expect=1))
+
+    def test_errors_of_models_name_the_file(self) -> None:
+        for name, content, part in (("m.xct", AFFINE[:-12], "line"), ("m.onnx", b"\x08\x07\x3a\x7f", "byte"),
+                                    ("m.npy", self.good["in_x"], "is no ONNX, .xcg or text model"),
+                                    ("e.onnx", b"", "empty"), ("w.xct", AFFINE.replace("f32[2] = ", "f32[3] = "), "2 elements")):
+            path = self.write(name, content)
+            line = self.xc("inspect", path, expect=1)
+            self.assertIn(path, line)
+            self.assertIn(part, line)
+            self.assertNotIn("exception", line)
+
+    def test_nodes_without_names_are_known_by_their_results(self) -> None:
+        model = self.write("sum.xct", "graph g(%a: f32[n], %b: f32[m]) -> (%c) { %c = Add(%a, %b) }")
+        line = self.xc("run", model, "--random", "1", "--shape", "a=2", "--shape", "b=3", expect=1)
+        self.assertIn("node 'c' (Add)", line)
+        self.assertEqual(json.loads(self.xc("explain", model, "--json"))["steps"][0]["name"], "c")
+
+    def test_names_and_paths_of_any_bytes(self) -> None:
+        odd = os.fsdecode(os.fsencode(self.dir) + b"/m\xff.xct")
+        Path(odd).write_text(AFFINE)
+        case = os.fsdecode(os.fsencode(self.dir) + b"/c\xff.npz")
+        os.rename(self.case("c.npz", self.good), case)
+        quick = ("--seconds", "0.02", "--warmup", "0")
+        for arguments in (("check", odd, case), ("bench", odd, *quick), ("inspect", odd), ("explain", odd)):
+            json.loads(self.xc(*arguments, "--json"))
+        model = self.write("eq.xct", "graph g(%a=b: f32[2]) -> (%y) { %y = Neg(%a=b) }".replace("%a=b", '%"a=b"'))
+        x = self.write("v=w.npy", npy("<f4", (2,), floats(1, 2)))
+        self.assertIn("[-1, -2]", self.xc("run", model, "--input", f"a=b={x}"))
+        self.assertIn("[-1, -2]", self.xc("run", model, "--inputs", self.case("eq.npz", {"a=b": Path(x).read_bytes()})))
 
     # ---- check ----
 
@@ -149,7 +257,17 @@ class Tool(unittest.TestCase):
             (dict(self.good, in_x=b"junk"), "npy"),
         ):
             self.assertIn(part, self.xc("check", self.model, self.case("r.npz", arrays), expect=1))
-        self.assertIn("FAILED", self.xc("check", self.model, self.write("no.npz", "no zip"), expect=1))
+        self.assertIn("FORMAT", self.xc("check", self.model, self.write("no.npz", "no zip"), expect=1))
+        # A case that cannot be compared is an error, told beside the results of the others.
+        missing, good = str(self.dir / "none.npz"), self.case("g.npz", self.good)
+        result = subprocess.run([XC, "check", self.model, missing, good, "--json"], capture_output=True, text=True,
+                                check=False)
+        self.assertEqual(result.returncode, 1)
+        cases = json.loads(result.stdout)["cases"]
+        self.assertEqual([case["ok"] for case in cases], [False, True])
+        self.assertIn("max_error", cases[0])
+        self.assertIn("NOT_FOUND", cases[0]["problem"])
+        self.assertRegex(result.stderr, r"^xc: NOT_FOUND: 1 of 2 cases [^\n]*none.npz[^\n]* \(.+\)\n$")
 
     def test_check_tolerances(self) -> None:
         close = dict(self.good, out_y=npy("<f4", (2, 2), floats(11.4, 3, 0, 0)))
@@ -275,10 +393,10 @@ class Tool(unittest.TestCase):
         dead = self.write("dead.xct", AFFINE.replace("  %y:", "  %u: f32[n, 2] = Neg(%x)\n  %y:"))
         self.assertIn("Neg", self.xc("opt", dead, "--passes", "merge-common"))
         self.assertNotIn("Neg", self.xc("opt", dead, "--passes", "remove-dead"))
-        self.assertIn("remove-dead", self.xc("opt", dead, "--passes", "fly", expect=1))
+        self.assertIn("remove-dead", self.xc("opt", dead, "--passes", "fly", expect=2))
         kernel = self.write("k.txt", KERNEL)
         self.assertIn("vector(16)", self.xc("opt", kernel, "--schedule", "vectorize i 16"))
-        self.assertIn("fly", self.xc("opt", kernel, "--schedule", "fly", expect=1))
+        self.assertIn("fly", self.xc("opt", kernel, "--schedule", "fly", expect=2))
 
     def test_explain(self) -> None:
         self.assertIn("plan", self.xc("explain", self.model, "--shape", "x=4x2"))
@@ -378,6 +496,14 @@ class Tool(unittest.TestCase):
         for number in ("nan", "inf", "-1", "0"):
             self.xc("cache", str(self.dir), "prune", "--max-mb", number, expect=2)
         self.xc("cache", expect=2)
+        self.assertEqual(json.loads(self.xc("cache", str(self.dir), "--json")), [])
+        self.assertIn("list", self.xc("cache", str(self.dir), "--json", "verify", expect=2))
+        # A directory that was asked for and is of no use: said, and the run goes on.
+        for directory in (str(open_to_all), self.write("file", ""), "/proc/x"):
+            result = subprocess.run([XC, "run", self.model, "--random", "1", "--cache", directory],
+                                    capture_output=True, text=True, check=False)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertRegex(result.stderr, r"^xc: no persistent cache[^\n]*" + re.escape(directory) + r"[^\n]*\n$")
 
     def test_bench_cache(self) -> None:
         row = json.loads(self.xc("bench", self.model, "--json", "--shape", "x=64x2", "--seconds", "0.05",
@@ -420,6 +546,15 @@ class Tool(unittest.TestCase):
         self.assertIn("median_us", rows)
         self.assertIn("noise", rows["median_us"])
         self.assertTrue(rows["median_us"]["noise"])  # two rounds can prove nothing
+
+    def test_failures_of_measuring_processes_are_told_as_ours(self) -> None:
+        quick = ("--seconds", "0.02", "--warmup", "0", "--rounds", "2")
+        missing = str(self.dir / "none.onnx")
+        self.assertIn("NOT_FOUND", self.xc("bench", missing, self.model, *quick, expect=1))
+        self.assertIn("x=9", self.xc("bench", self.model, self.model, "--shape", "x=9", *quick, expect=2))
+        self.assertIn("--nope", self.xc("bench", self.model, "--against", "--nope", *quick, expect=2))
+        self.assertIn("'wrong'", self.xc("bench", self.model, "--against", "--jit wrong", *quick, expect=2))
+        self.assertIn("XC_JIT", self.xc("bench", self.model, "--against", "XC_JIT=wrong", *quick, expect=1))
 
 
 if __name__ == "__main__":

@@ -44,6 +44,10 @@ OWNED_LIBRARIES = {
     "protozero": {"formats"},
     "re2": {"ops"},
     "kissfft": {"ops"},
+    "jpeglib": {"images"},
+    "openjpeg": {"images"},
+    "png": {"images"},
+    "tiffio": {"images"},
     "webp": {"images"},
 }
 SOURCE_SUFFIXES = {".h", ".hpp", ".c", ".cpp", ".cu", ".inc"}

@@ -10,6 +10,6 @@ xc_sources(xc_image_sources src/images *.cpp)
 add_library(xcrt-image SHARED ${xc_image_sources})
 target_link_libraries(xcrt-image PRIVATE xc_options xc_jpeg xc_png xc_webp xc_tiff xc_openjpeg)
 set_target_properties(xcrt-image PROPERTIES VERSION ${PROJECT_VERSION}
-                                            SOVERSION ${PROJECT_VERSION_MAJOR})
+                                            SOVERSION ${xc_abi_version})
 xc_version_script(xcrt-image xc_image_decode)
 xc_set_installed_rpath(xcrt-image)

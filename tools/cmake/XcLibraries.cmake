@@ -1,4 +1,11 @@
 # The two libraries users have, and the bundle the tests link.
+
+# Within what the ABI is compatible (xc/version.h): the SOVERSION of all libraries.
+set(xc_abi_version ${PROJECT_VERSION_MAJOR})
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+  string(APPEND xc_abi_version ".${PROJECT_VERSION_MINOR}")
+endif()
+
 set(xc_folders base tensor loop ir ops passes formats backends plan profile runtime cache tier)
 
 # xc_link_group(variable folder...): the archives of these folders as one group, within which the linker
@@ -47,7 +54,7 @@ add_library(xc::xcrt ALIAS xcrt)
 target_link_libraries(xcrt PRIVATE xc_options ${xc_all_folders})
 target_include_directories(xcrt INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>"
                                           "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
-set_target_properties(xcrt PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+set_target_properties(xcrt PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${xc_abi_version}
                                       LINKER_LANGUAGE CXX)
 xc_version_script(xcrt ${xc_exports})
 # Closing it leaves it where it is: threads may be inside, and what is made once per process would be made again.
@@ -98,7 +105,7 @@ if(XC_JIT AND xc_codegen_sources)
   target_link_libraries(xcrt-jit PRIVATE xc_options xc_llvm ${xc_codegen_folders})
   set_target_properties(xcrt-jit PROPERTIES LINKER_LANGUAGE CXX)
   set_target_properties(xcrt-jit PROPERTIES VERSION ${PROJECT_VERSION}
-                                            SOVERSION ${PROJECT_VERSION_MAJOR})
+                                            SOVERSION ${xc_abi_version})
   xc_version_script(xcrt-jit xc_jit_api)
   target_link_options(xcrt-jit PRIVATE -Wl,-z,nodelete)
   xc_set_installed_rpath(xcrt-jit)

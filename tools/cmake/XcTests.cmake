@@ -1,21 +1,15 @@
 # Tests: tests/<dir>/**/*_test.cpp is the executable xc_test_<dir>, one CTest entry per file named
 # <dir>/<path without _test.cpp>, labelled <dir>. tests/capi/*.c are C99 programs over xcrt alone.
-# tests/support is linked into all of the former. A line `// Labels: asan tsan` near the top of a test
-# adds labels; targets xc_tests_asan and xc_tests_tsan build what carries them.
+# tests/support is linked into all of the former. All run under the address sanitizer; a line
+# `// Labels: tsan` near the top of a test adds a label. Targets xc_tests_asan and xc_tests_tsan build what carries them.
 set(xc_test_timeout 600)
-# Tests in these directories run under the address sanitizer only where they ask for it: the work is in
-# uninstrumented libraries or takes too long.
-set(xc_no_asan_test_dirs models configs perf)
 
 add_custom_target(xc_tests_asan)
 add_custom_target(xc_tests_tsan)
 
 # xc_test_labels(variable source dir): the labels of one test.
 function(xc_test_labels variable source dir)
-  set(labels "${dir}")
-  if(NOT dir IN_LIST xc_no_asan_test_dirs)
-    list(APPEND labels asan)
-  endif()
+  set(labels "${dir}" asan)
   file(STRINGS "${source}" lines REGEX "^// Labels: " LIMIT_COUNT 1)
   if(lines)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")

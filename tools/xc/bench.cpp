@@ -106,13 +106,11 @@ class Table {
 /// Arguments that repeat this measurement in another process, without --against; a --cache becomes
 /// a mere setting.
 std::vector<std::string> arguments_of(const BenchFlags& flags, const std::string& model) {
-  std::vector<std::string> out = {"bench",
-                                  model,
-                                  "--json",
-                                  "--seconds",
-                                  fmt::format("{}", flags.seconds),
-                                  "--calls",
-                                  fmt::format("{}", flags.calls)};
+  std::vector<std::string> out = {"bench", model, "--json"};
+  if (flags.stream.empty())
+    out.insert(out.end(), {"--seconds", fmt::format("{}", flags.seconds)});
+  else
+    out.insert(out.end(), {"--calls", fmt::format("{}", flags.calls)});
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) out.insert(out.end(), {name, value});
   };
@@ -165,7 +163,7 @@ int execute(const BenchFlags& flags) {
     }
     rows.push_back(std::move(row));
   }
-  if (flags.as_json) fmt::print("{}\n", (rows.size() == 1 ? rows[0] : rows).dump(2));
+  if (flags.as_json) print_json(rows.size() == 1 ? rows[0] : rows);
   return 0;
 }
 
@@ -239,19 +237,20 @@ void add_bench(CLI::App& app, int& exit_code) {
   sub->add_option("models", flags->models, "model files")->required();
   flags->shapes.add_to(*sub);
   flags->engine.add_to(*sub);
+  CLI::Option* stream = sub->add_option("--stream", flags->stream, kStreamHelp);
   sub->add_option("--seconds", flags->seconds, "measuring time per model")
-      ->check(CLI::PositiveNumber)
-      ->check(check_finite)
+      ->check(check_positive)
+      ->excludes(stream)
       ->capture_default_str();
   sub->add_option("--warmup", flags->warmup,
                   "seconds before measuring; default: 1 in mode auto, else 0.1")
-      ->check(CLI::NonNegativeNumber)
-      ->check(check_finite);
-  sub->add_flag("--prepared", flags->prepared,
-                "measure a prepared call instead of a session's run");
-  sub->add_option("--stream", flags->stream, kStreamHelp);
+      ->check(check_from_zero)
+      ->excludes(stream);
+  sub->add_flag("--prepared", flags->prepared, "measure a prepared call instead of a session's run")
+      ->excludes(stream);
   sub->add_option("--calls", flags->calls, "runs of a stream")
-      ->check(CLI::PositiveNumber)
+      ->check(check_positive)
+      ->needs(stream)
       ->capture_default_str();
   sub->add_option("--against", flags->against,
                   "compare with another option set, e.g. '--jit off' or 'XC_FUSION=off', in "
@@ -262,6 +261,7 @@ void add_bench(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   sub->add_option("--early", flags->early, "also report the times of the first runs, one by one")
       ->check(CLI::Range(0, 10000))
+      ->excludes(stream)
       ->capture_default_str();
   sub->add_flag("--json", flags->as_json, "report as JSON");
   sub->callback([flags, &exit_code] { exit_code = execute(*flags); });

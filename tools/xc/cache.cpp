@@ -48,7 +48,7 @@ int list(const CacheFlags& flags) {
                     {"problem", view(entry.problem)}});
   });
   if (flags.as_json)
-    fmt::print("{}\n", rows.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    print_json(rows);
   else
     fmt::print("{:.3f} MB\n", static_cast<double>(total) / (1 << 20));
   return 0;
@@ -87,6 +87,7 @@ void add_cache(CLI::App& app, int& exit_code) {
   sub->add_option("directory", flags->directory, "the directory of XC_CACHE_DIR or --cache")
       ->required();
   sub->require_subcommand(0, 1);
+  sub->add_flag("--json", flags->as_json, "the list as JSON");
   CLI::App* listing = sub->add_subcommand("list", "every entry (what happens without a word)");
   listing->add_flag("--json", flags->as_json, "as JSON");
   CLI::App* verifying = sub->add_subcommand("verify", "exit 1 when an entry would be ignored");
@@ -94,9 +95,10 @@ void add_cache(CLI::App& app, int& exit_code) {
   CLI::App* pruning = sub->add_subcommand("prune", "remove what is worth least");
   pruning->add_option("--max-mb", flags->max_mb, "what may be left, in MB")
       ->required()
-      ->check(CLI::PositiveNumber)
-      ->check(check_finite);
+      ->check(check_positive);
   sub->callback([=, &exit_code] {
+    if (flags->as_json && !listing->parsed() && !sub->get_subcommands().empty())
+      throw Usage("--json is for the list");
     if (verifying->parsed())
       exit_code = verify(*flags);
     else if (clearing->parsed())

@@ -14,7 +14,7 @@
 namespace tool {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 struct Tolerance {
   double rtol = 1e-3, atol = 1e-4;
@@ -154,6 +154,26 @@ void reference_steps(const json& program, std::vector<std::string>& out) {
   for (const json& body : program.value("bodies", json::array())) reference_steps(body, out);
 }
 
+/// Why a case could not be compared.
+struct Problem {
+  xc_status status = XC_INTERNAL;
+  std::string message;
+  std::string text;  ///< with the status
+};
+
+Problem problem_of(const std::exception& error, const std::string& path) {
+  Problem out{XC_INTERNAL, error.what(), ""};
+  if (const auto* refused = dynamic_cast<const xcrt::Error*>(&error))
+    out = {refused->status(), without_status(*refused), ""};
+  else if (const auto* failure = dynamic_cast<const Failure*>(&error))
+    out.status = failure->status;
+  else if (dynamic_cast<const std::bad_alloc*>(&error))
+    out = {XC_OUT_OF_MEMORY, "out of memory", ""};
+  out.text = fmt::format("{}: {}", xc_status_name(out.status), out.message);
+  if (out.message.find(path) == std::string::npos) out.message = path + ": " + out.message;
+  return out;
+}
+
 struct CheckCommand {
   std::string model;
   std::vector<std::string> cases;
@@ -201,17 +221,25 @@ bool CheckCommand::run_case(Loaded& loaded, const std::string& path, const Toler
 }
 
 int CheckCommand::execute() {
-  Loaded loaded = load(model, engine.config());
+  const xcrt::Config config = engine.config();
+  engine.check_cache();
+  Loaded loaded = load(model, config);
   const Tolerances tolerances(model, rtol, atol);
   json report = {{"model", model}, {"cases", json::array()}};
   bool ok = true;
+  size_t failed = 0;  // not compared
+  Problem first;
   for (const std::string& path : cases) {
     try {
       ok = run_case(loaded, path, tolerances, report) && ok;
     } catch (const std::exception& error) {
       ok = false;
-      report["cases"].push_back({{"case", path}, {"ok", false}, {"problem", error.what()}});
-      if (!as_json) fmt::print("{}: FAILED: {}\n", path, error.what());
+      const Problem problem = problem_of(error, path);
+      report["cases"].push_back(
+          {{"case", path}, {"ok", false}, {"max_error", nullptr}, {"problem", problem.text}});
+      if (!as_json)
+        fmt::print("{}: FAILED: {} ({})\n", path, problem.text, xc_status_advice(problem.status));
+      if (failed++ == 0) first = problem;
     }
   }
   std::vector<std::string> reference;
@@ -219,13 +247,15 @@ int CheckCommand::execute() {
   report["reference_steps"] = reference;
   report["ok"] = ok;
   if (as_json) {
-    fmt::print("{}\n", report.dump(2));
+    print_json(report);
   } else if (reference.empty()) {
     fmt::print("reference kernels: none\n");
   } else {
     fmt::print("reference kernels: {} steps\n", reference.size());
     for (const std::string& step : reference) fmt::print("  {}\n", step);
   }
+  if (failed > 0)
+    fail(first.status, "{} of {} cases not compared: {}", failed, cases.size(), first.message);
   return ok ? 0 : 1;
 }
 
@@ -240,13 +270,11 @@ void add_check(CLI::App& app, int& exit_code) {
   command->engine.add_to(*sub);
   sub->add_option("--rtol", command->rtol,
                   "relative tolerance; default: meta.json beside the model, else 1e-3")
-      ->check(CLI::NonNegativeNumber)
-      ->check(check_finite);
+      ->check(check_from_zero);
   sub->add_option("--atol", command->atol, "absolute tolerance; default: meta.json, else 1e-4")
-      ->check(CLI::NonNegativeNumber)
-      ->check(check_finite);
+      ->check(check_from_zero);
   sub->add_option("--repeat", command->repeat, "runs per case, each compared")
-      ->check(CLI::PositiveNumber)
+      ->check(check_positive)
       ->capture_default_str();
   sub->add_flag("--json", command->as_json, "report as JSON");
   sub->callback([command, &exit_code] { exit_code = command->execute(); });

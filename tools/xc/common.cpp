@@ -1,19 +1,24 @@
 #include "common.h"
 
 #include <fmt/ranges.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <system_error>
 
 #include "dim_expression.h"
 
@@ -34,15 +39,47 @@ void EngineFlags::add_to(CLI::App& command) {
 xcrt::Config EngineFlags::config() const {
   xcrt::Config config;
   config.read_environment();
-  if (!threads.empty()) config.set("threads", threads);
-  if (!jit.empty()) config.set("jit", jit);
-  if (!cache.empty()) config.set("cache_dir", cache);
+  const auto set = [&](const char* flag, const std::string& name, const std::string& value) {
+    try {
+      config.set(name, value);
+    } catch (const xcrt::Error& error) {
+      throw usage_of(flag, error);
+    }
+  };
+  if (!threads.empty()) set("--threads", "threads", threads);
+  if (!jit.empty()) set("--jit", "jit", jit);
+  if (!cache.empty()) set("--cache", "cache_dir", cache);
   for (const std::string& setting : settings) {
     const size_t equals = setting.find('=');
     if (equals == std::string::npos) throw Usage("--set wants NAME=VALUE, not '" + setting + "'");
-    config.set(setting.substr(0, equals), setting.substr(equals + 1));
+    set("--set", setting.substr(0, equals), setting.substr(equals + 1));
   }
   return config;
+}
+
+void EngineFlags::check_cache() const {
+  if (cache.empty()) return;
+  const mode_t mask = umask(077);  // directories of ours alone, as the library makes them
+  std::error_code error;
+  std::filesystem::create_directories(cache, error);
+  umask(mask);
+  std::string problem = error ? cache + ": " + error.message() : "";
+  if (!error) try {
+      xcrt::prune_cache(cache, INT64_MAX);  // opens the directory, removes nothing
+    } catch (const xcrt::Error& refused) {
+      problem = refused.what();
+    }
+  if (!problem.empty())
+    fmt::print(stderr, "xc: no persistent cache, the run goes on without: {}\n", problem);
+}
+
+std::string without_status(const xcrt::Error& error) {
+  const std::string text = error.what(), status = error.status_name() + std::string(": ");
+  return text.starts_with(status) ? text.substr(status.size()) : text;
+}
+
+Usage usage_of(const std::string& flag, const xcrt::Error& error) {
+  return Usage(flag + ": " + without_status(error));
 }
 
 void ShapeFlags::add_to(CLI::App& command) {
@@ -75,12 +112,20 @@ std::map<std::string, std::vector<int64_t>> ShapeFlags::parse() const {
   return out;
 }
 
+uint32_t shaped_input(const xcrt::Model& model, const std::string& name) {
+  try {
+    return model.input_index(name);
+  } catch (const xcrt::Error& error) {
+    throw usage_of("--shape " + name, error);
+  }
+}
+
 std::vector<std::vector<int64_t>> input_dims(
     const xcrt::Model& model, const std::map<std::string, std::vector<int64_t>>& shapes,
     std::map<std::string_view, int64_t> symbols) {
   const std::vector<xcrt::Port> inputs = model.inputs();
   for (const auto& [name, dims] : shapes) {
-    const xcrt::Port& port = inputs[model.input_index(name)];
+    const xcrt::Port& port = inputs[shaped_input(model, name)];
     if (port.rank >= 0 && dims.size() != static_cast<size_t>(port.rank))
       throw Usage(
           fmt::format("--shape {}={}: the model wants {}", name, dims_text(dims), port.type));
@@ -188,9 +233,25 @@ std::string spell_quoted(std::string_view text) {
          (end < text.size() ? "..." : "");
 }
 
-std::string check_finite(const std::string& text) {
-  return std::isfinite(std::strtod(text.c_str(), nullptr)) ? ""
-                                                           : "'" + text + "' is no finite number";
+namespace {
+
+/// Infinity for what is no number.
+double number_of(const std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  return end == text.c_str() || *end != 0 ? HUGE_VAL : number;
+}
+
+}  // namespace
+
+std::string check_positive(const std::string& text) {
+  const double number = number_of(text);
+  return number > 0 && std::isfinite(number) ? "" : "wants a number above 0, not '" + text + "'";
+}
+
+std::string check_from_zero(const std::string& text) {
+  const double number = number_of(text);
+  return number >= 0 && std::isfinite(number) ? "" : "wants a number from 0, not '" + text + "'";
 }
 
 double median(std::vector<double> values) {
@@ -205,16 +266,41 @@ double rounded(double value, int decimals) {
   return std::round(value * scale) / scale;
 }
 
+std::string reason(int error) {
+  return error == 0 ? "" : ": " + std::generic_category().message(error);
+}
+
+void fail_to_read(const std::string& path, int error) {
+  fail(error == ENOENT || error == ENOTDIR ? XC_NOT_FOUND : XC_IO, "cannot read {}{}", path,
+       reason(error));
+}
+
 std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail(XC_NOT_FOUND, "cannot open {}", path);
-  return {std::istreambuf_iterator<char>(file), {}};
+  errno = 0;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                                             &std::fclose);
+  if (!file) fail_to_read(path, errno);
+  std::string out;
+  char buffer[1 << 16];
+  while (const size_t got = std::fread(buffer, 1, sizeof buffer, file.get()))
+    out.append(buffer, got);
+  if (std::ferror(file.get())) fail_to_read(path, errno);  // a directory opens and reads not
+  return out;
 }
 
 void write_file(const std::string& path, std::string_view bytes) {
+  errno = 0;
   std::ofstream file(path, std::ios::binary);
   file << bytes;
-  if (!file.flush()) fail(XC_IO, "cannot write {}", path);
+  if (!file.flush()) fail(XC_IO, "cannot write {}{}", path, reason(errno));
+}
+
+std::string json_text(const nlohmann::ordered_json& document) {
+  return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+void print_json(const nlohmann::ordered_json& document) {
+  fmt::print("{}\n", json_text(document));
 }
 
 Progress::Progress() : enabled_(isatty(STDERR_FILENO) == 1) {}

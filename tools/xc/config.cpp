@@ -11,7 +11,7 @@ namespace {
 
 int execute(const EngineFlags& flags, bool as_json) {
   const xcrt::Config config = flags.config();
-  nlohmann::json rows = nlohmann::json::array();
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const xc_config_option_info& info : xcrt::Config::options()) {
     const std::string name(xcrt::view(info.name));
     const std::string value = config.get(name);
@@ -31,7 +31,7 @@ int execute(const EngineFlags& flags, bool as_json) {
       fmt::print("{:<20} {:<12} {:<28} {:<24} {:<7} {}\n", name, value.empty() ? "-" : value, legal,
                  environment, info.engine_only ? "engine" : "-", doc);
   }
-  if (as_json) fmt::print("{}\n", rows.dump(2));
+  if (as_json) print_json(rows);
   return 0;
 }
 

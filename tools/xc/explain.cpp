@@ -101,6 +101,7 @@ void print_code(const xcrt::Profile& profile) {
 int ExplainCommand::execute() {
   xcrt::Config config = engine.config();
   if (code) config.set("trace_compiles", "1");
+  engine.check_cache();
   Loaded loaded = load(model, config);
   const bool given_sizes =
       !inputs.shapes.texts.empty() || !inputs.arrays.empty() || !inputs.file.empty();
@@ -125,7 +126,7 @@ int ExplainCommand::execute() {
   if (as_json && (profile || code)) {
     ordered_json document = ordered_json::parse(text);
     document["profile"] = ordered_json::parse(loaded.session.profile().json());
-    text = document.dump(2);
+    text = json_text(document);
   }
   if (!text.ends_with('\n')) text += '\n';
   fmt::print("{}", text);
@@ -144,15 +145,14 @@ void add_explain(CLI::App& app, int& exit_code) {
   command->inputs.add_to(*sub);
   sub->add_option("--runs", command->runs,
                   "runs before, default 1; 0 without sizes: the plan without sizes")
-      ->check(CLI::NonNegativeNumber);
+      ->check(check_from_zero);
   sub->add_flag("--profile", command->profile,
                 "also per region and shape: calls, times now and before, prices and net saving");
   sub->add_flag("--code", command->code,
                 "also loop IR and assembly of what was compiled here (nothing is taken from a "
                 "cache); with --jit sync of all regions");
   sub->add_option("--seconds", command->seconds, "how long --profile runs the model without --runs")
-      ->check(CLI::PositiveNumber)
-      ->check(check_finite)
+      ->check(check_positive)
       ->capture_default_str();
   command->engine.add_to(*sub);
   sub->add_flag("--json", command->as_json, "as JSON");

@@ -10,7 +10,7 @@
 namespace tool {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 /// "kernel ..." is loop IR; anything else is a graph.
 bool is_loop_text(std::string_view text) {
@@ -51,11 +51,10 @@ int inspect(const std::string& path, bool optimised, int64_t elements, bool as_j
   const std::string text =
       optimised ? model.graph().text(elements) : xcrt::Graph::load(path).text(elements);
   if (as_json)
-    fmt::print("{}\n", json{{"model", path},
-                            {"inputs", describe(model.inputs())},
-                            {"outputs", describe(model.outputs())},
-                            {"graph", text}}
-                           .dump(2));
+    print_json(json{{"model", path},
+                    {"inputs", describe(model.inputs())},
+                    {"outputs", describe(model.outputs())},
+                    {"graph", text}});
   else
     fmt::print("{}", text);
   return 0;
@@ -75,12 +74,22 @@ int optimise(const std::string& path, const std::string& passes, const std::stri
   std::string text;
   if (is_loop_text(bytes)) {
     if (!passes.empty()) throw Usage("--passes are for graphs; a kernel takes --schedule");
-    text = xcrt::loop_schedule(bytes, schedule);
+    try {
+      text = xcrt::loop_schedule(bytes, schedule);
+    } catch (const xcrt::Error& error) {
+      if (!error.where().starts_with("schedule")) throw;  // the kernel's text
+      throw usage_of("--schedule", error);
+    }
   } else {
     if (!schedule.empty()) throw Usage("--schedule is for loop kernels; a graph takes --passes");
     xcrt::Graph graph =
         path == "-" ? xcrt::Graph::load(std::as_bytes(std::span(bytes))) : xcrt::Graph::load(path);
-    graph.run_passes(passes.empty() ? "all" : passes);
+    try {
+      graph.run_passes(passes.empty() ? "all" : passes);
+    } catch (const xcrt::Error& error) {
+      if (error.status() != XC_NOT_FOUND) throw;
+      throw usage_of("--passes", error);
+    }
     if (!output.empty() && !output.ends_with(".txt")) {
       graph.save(output);
       return 0;

@@ -31,11 +31,26 @@ std::vector<xcrt::Tensor> InputFlags::make(const xcrt::Model& loaded, bool fill)
     }
   }
   for (const std::string& text : arrays) {
-    const size_t equals = text.find('=');
+    // Names may hold '=', and so may those of files: the longest that is an input's.
+    size_t equals = text.find('=');
     if (equals == std::string::npos) throw Usage("--input wants NAME=FILE.npy, not '" + text + "'");
-    give(text.substr(0, equals), read_npy(text.substr(equals + 1)));
+    for (size_t at = equals; at != std::string::npos; at = text.find('=', at + 1))
+      if (is_input(text.substr(0, at))) equals = at;
+    const std::string name = text.substr(0, equals);
+    try {
+      (void)loaded.input_index(name);
+    } catch (const xcrt::Error& error) {
+      throw usage_of("--input " + text, error);
+    }
+    give(name, read_npy(text.substr(equals + 1)));
   }
   std::map<std::string, std::vector<int64_t>> dims = shapes.parse();
+  for (const auto& [name, wanted] : dims)
+    if (const xcrt::Tensor& given = out[shaped_input(loaded, name)];
+        given && !std::ranges::equal(given.dims(), wanted))
+      throw Usage(fmt::format("--shape {}={}: the array given for it is {}", name,
+                              dims_text(wanted),
+                              dims_text({given.dims().begin(), given.dims().end()})));
   for (size_t i = 0; i < out.size(); ++i)
     if (out[i]) dims[std::string(ports[i].name)].assign(out[i].dims().begin(), out[i].dims().end());
   const bool complete =

@@ -1,11 +1,16 @@
 // xc: run, check, measure and look at models. Every command is a file of its own; all of them use
 // the public interface alone. Exit status: 0 success, 1 failure, 2 wrong usage.
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <new>
+#include <system_error>
 
 #include "common.h"
 
@@ -24,6 +29,20 @@ int report(const std::string& text, const char* advice) {
   return 1;
 }
 
+int report(xc_status status, const std::string& text) {
+  return report(fmt::format("{}: {}", xc_status_name(status), text), xc_status_advice(status));
+}
+
+/// "'fly' is no command; there are: run, bench, ..."
+std::string wrong_command(const CLI::App& app) {
+  std::string list;
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+    list += (list.empty() ? "" : ", ") + sub->get_name();
+  const std::vector<std::string> words = app.remaining();
+  return words.empty() ? "give a command: " + list
+                       : fmt::format("'{}' is no command; there are: {}", words.front(), list);
+}
+
 int usage(const CLI::App& app, const std::string& text) {
   std::fflush(stdout);
   std::string command = "xc";
@@ -32,9 +51,26 @@ int usage(const CLI::App& app, const std::string& text) {
   return 2;
 }
 
+/// What the program opens must not take the place of a standard stream that the caller closed:
+/// what is printed would land there. Reading and writing these streams fails as before.
+void occupy_closed_streams() {
+  for (const int stream : {0, 1, 2})
+    if (fcntl(stream, F_GETFD) < 0 && errno == EBADF &&
+        open("/dev/null", stream == 0 ? O_WRONLY : O_RDONLY) < 0)
+      return;
+}
+
+/// A command has succeeded only when its results are where they were to go.
+void flush_output() {
+  errno = 0;
+  if (std::fflush(stdout) != 0 || std::ferror(stdout))
+    tool::fail(XC_IO, "standard output cannot be written{}", tool::reason(errno));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  occupy_closed_streams();
   CLI::App app{"xc: run, check, measure and look at models"};
   app.name("xc");
   app.set_version_flag("--version", std::string("xc ") + xc_runtime_version());
@@ -51,22 +87,30 @@ int main(int argc, char** argv) {
   tool::add_config(app, exit_code);
   tool::add_cache(app, exit_code);
   try {
-    app.parse(argc, argv);
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::Success& request) {  // --help, --version
+      exit_code = app.exit(request);
+    }
+    flush_output();
     return exit_code;
-  } catch (const CLI::Success& request) {  // --help, --version
-    return app.exit(request);
   } catch (const CLI::ParseError& error) {
-    return usage(app, error.what());
+    return usage(app, app.get_subcommands().empty() ? wrong_command(app) : error.what());
   } catch (const tool::Usage& error) {
     return usage(app, error.what());
   } catch (const xcrt::Error& error) {
     return report(error.what(), error.advice());
   } catch (const tool::Failure& error) {
-    return report(std::string(xc_status_name(error.status)) + ": " + error.what(),
-                  xc_status_advice(error.status));
+    return report(error.status, error.what());
+  } catch (const tool::ChildFailure& error) {
+    std::fflush(stdout);
+    fmt::print(stderr, "{}\n", one_line(error.what()));
+    return error.exit_status;
   } catch (const std::bad_alloc&) {
-    return report("OUT_OF_MEMORY: out of memory", xc_status_advice(XC_OUT_OF_MEMORY));
+    return report(XC_OUT_OF_MEMORY, "out of memory");
+  } catch (const std::system_error& error) {  // of fmt, whose file is standard output
+    return report(XC_IO, error.what());
   } catch (const std::exception& error) {
-    return report(std::string("INTERNAL: ") + error.what(), xc_status_advice(XC_INTERNAL));
+    return report(XC_INTERNAL, error.what());
   }
 }

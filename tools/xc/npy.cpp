@@ -39,6 +39,9 @@ Descr parse_descr(std::string_view value, const std::string& name) {
   if (value.size() < 2 || (value[0] != '\'' && value[0] != '"'))
     fail(XC_UNSUPPORTED, "{}: structured .npy arrays are not supported", name);
   const std::string_view text = value.substr(1, value.find(value[0], 1) - 1);
+  if (text.ends_with('O'))
+    fail(XC_UNSUPPORTED, "{}: Python objects ('{}') are not supported: save numbers or texts", name,
+         text);
   if (text.size() < 3) fail(XC_FORMAT, "{}: bad descr '{}'", name, text);
   Descr out;
   out.swap = text[0] == '>';

@@ -2,7 +2,10 @@
 
 #include <minizip/unzip.h>
 #include <minizip/zip.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <memory>
 
 #include "array.h"
@@ -20,6 +23,13 @@ struct CloseRead {
 struct CloseWrite {
   void operator()(void* file) const { zipClose(file, nullptr); }
 };
+
+/// A zip is read from its end: it lies in a file.
+void need_readable(const std::string& path) {
+  struct stat info{};
+  if (stat(path.c_str(), &info) != 0 || access(path.c_str(), R_OK) != 0) fail_to_read(path, errno);
+  if (!S_ISREG(info.st_mode)) fail(XC_IO, "{} is not a regular file", path);
+}
 
 /// The current member: its name and bytes.
 std::pair<std::string, std::string> read_member(unzFile zip, const std::string& path) {
@@ -49,8 +59,9 @@ std::pair<std::string, std::string> read_member(unzFile zip, const std::string& 
 }  // namespace
 
 std::map<std::string, Array> read_npz(const std::string& path) {
+  need_readable(path);
   const std::unique_ptr<void, CloseRead> zip(unzOpen64(path.c_str()));
-  if (!zip) fail(XC_NOT_FOUND, "cannot open {}, or it is no .npz file", path);
+  if (!zip) fail(XC_FORMAT, "{} is no .npz file", path);
   std::map<std::string, Array> out;
   int state = unzGoToFirstFile(zip.get());
   for (; state == UNZ_OK; state = unzGoToNextFile(zip.get())) {
@@ -65,8 +76,9 @@ std::map<std::string, Array> read_npz(const std::string& path) {
 }
 
 void write_npz(const std::string& path, const std::vector<std::pair<std::string, Array>>& members) {
+  errno = 0;
   std::unique_ptr<void, CloseWrite> zip(zipOpen64(path.c_str(), APPEND_STATUS_CREATE));
-  if (!zip) fail(XC_IO, "cannot write {}", path);
+  if (!zip) fail(XC_IO, "cannot write {}{}", path, reason(errno));
   for (const auto& [name, array] : members) {
     const std::string bytes = format_npy(array);
     const zip_fileinfo info{};
@@ -79,10 +91,11 @@ void write_npz(const std::string& path, const std::vector<std::pair<std::string,
                zip.get(), bytes.data() + at,
                static_cast<unsigned>(std::min<size_t>(kChunk, bytes.size() - at))) == ZIP_OK;
     if (!ok || zipCloseFileInZip(zip.get()) != ZIP_OK)
-      fail(XC_IO, "cannot write {} to {}", name, path);
+      fail(XC_IO, "cannot write {} to {}{}", name, path, reason(errno));
   }
   // The directory is written, and what is buffered leaves the process, only now.
-  if (zipClose(zip.release(), nullptr) != ZIP_OK) fail(XC_IO, "cannot write {}", path);
+  if (zipClose(zip.release(), nullptr) != ZIP_OK)
+    fail(XC_IO, "cannot write {}{}", path, reason(errno));
 }
 
 }  // namespace tool

@@ -7,8 +7,8 @@
 
 namespace tool {
 
-/// Runs this program with these arguments and extra environment; returns what it printed. Its
-/// stderr is ours. Throws tool::Failure when it fails.
+/// Runs this program with these arguments and extra environment; returns what it printed. What it
+/// says on stderr is said on ours; throws ChildFailure with it when it fails.
 std::string run_self(const std::vector<std::string>& arguments,
                      const std::vector<std::pair<std::string, std::string>>& environment = {});
 

@@ -135,6 +135,7 @@ ordered_json record(const RecordFlags& flags) {
   xcrt::Config config = flags.engine.config();
   if (!flags.trace.empty() && config.get("trace_steps") == "0")
     config.set("trace_steps", std::to_string(kTracedSteps));
+  flags.engine.check_cache();
   Loaded loaded = load(flags.model, config);
   Calls calls(loaded, flags);
 

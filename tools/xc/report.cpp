@@ -97,13 +97,14 @@ void add_report(CLI::App& app, int& exit_code) {
   sub->add_option("--trace", record.trace,
                   "also steps and decisions as Chrome trace JSON (chrome://tracing, Perfetto)");
   record.inputs.add_to(*sub);
-  sub->add_option("--stream", record.stream, kStreamHelp);
+  CLI::Option* stream = sub->add_option("--stream", record.stream, kStreamHelp);
+  for (const char* arrays : {"--input", "--inputs"}) sub->get_option(arrays)->excludes(stream);
   sub->add_option("--calls", record.calls, "calls of a stream before it starts over")
-      ->check(CLI::PositiveNumber)
+      ->check(check_positive)
+      ->needs(stream)
       ->capture_default_str();
   sub->add_option("--seconds", record.seconds, "how long to run")
-      ->check(CLI::PositiveNumber)
-      ->check(check_finite)
+      ->check(check_positive)
       ->capture_default_str();
   record.engine.add_to(*sub);
   sub->callback([command, &exit_code] { exit_code = command->execute(); });

@@ -35,6 +35,7 @@ size_t reached_at(const ordered_json& row) {
 
 ordered_json measure_restart(const BenchFlags& flags, const std::string& model,
                              const std::vector<std::string>& base_arguments) {
+  flags.engine.check_cache();
   if (!flags.stream.empty()) {
     run_self(base_arguments);
     return ordered_json::parse(run_self(base_arguments));

@@ -59,7 +59,9 @@ std::string summary(const xcrt::Tensor& tensor, const xcrt::Port& port) {
 }
 
 int RunCommand::execute() {
-  Loaded loaded = load(model, engine.config());
+  const xcrt::Config config = engine.config();
+  engine.check_cache();
+  Loaded loaded = load(model, config);
   const std::vector<xcrt::Tensor> given = inputs.make(loaded.model, false);
   std::vector<xcrt::Tensor> outputs;
   Progress progress;
@@ -92,7 +94,7 @@ void add_run(CLI::App& app, int& exit_code) {
   command->inputs.add_to(*sub);
   sub->add_option("--outputs", command->outputs_file, "write the outputs to this .npz file");
   sub->add_option("--repeat", command->repeat, "number of runs")
-      ->check(CLI::PositiveNumber)
+      ->check(check_positive)
       ->capture_default_str();
   command->engine.add_to(*sub);
   sub->callback([command, &exit_code] { exit_code = command->execute(); });

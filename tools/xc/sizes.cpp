@@ -10,8 +10,7 @@ Stream parse_stream(const std::string& text) {
   const auto bad = [&]() -> Usage {
     return Usage(
         "--stream wants NAME=LO:HI:KIND with KIND constant, uniform, bimodal, alternating or "
-        "growing, "
-        "not '" +
+        "growing, not '" +
         text + "'");
   };
   Stream out;

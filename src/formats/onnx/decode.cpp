@@ -1,5 +1,8 @@
+#include <algorithm>
+
 #include "base/utf8.h"
 #include "formats/onnx/proto.h"
+#include "ir/place.h"
 
 namespace xc::onnx {
 
@@ -11,6 +14,36 @@ void Message::check_name(Bytes text) const {
     damaged(fmt::format("a name is not UTF-8 text: '{}'", printable(text)));
 }
 
+std::string_view Message::problem(const protozero::exception& error) {
+  if (dynamic_cast<const protozero::end_of_buffer_exception*>(&error))
+    return "a field goes on after the end of what holds it";
+  if (dynamic_cast<const protozero::unknown_pbf_wire_type_exception*>(&error))
+    return "a field has a wire type that does not exist";
+  if (dynamic_cast<const protozero::varint_too_long_exception*>(&error))
+    return "a number has more than 64 bits";
+  if (dynamic_cast<const protozero::invalid_tag_exception*>(&error))
+    return "a field has a number that does not exist";
+  if (dynamic_cast<const protozero::invalid_length_exception*>(&error))
+    return "a packed list ends inside a number";
+  return error.what();
+}
+
+bool begins_model(std::string_view bytes) {
+  if (bytes.empty()) return false;
+  const auto first = static_cast<uint8_t>(bytes[0]);
+  const uint32_t type = first & 7u;
+  uint32_t field = (first & 127u) >> 3;
+  if (first & 128) {  // a number that needs a second byte
+    if (bytes.size() < 2 || (bytes[1] & 128)) return false;
+    field |= static_cast<uint32_t>(bytes[1]) << 4;
+  }
+  constexpr uint32_t kInteger = 0, kOfLength = 2;
+  constexpr uint32_t kIntegers[] = {1, 5};  // of ModelProto; all others have a length
+  constexpr uint32_t kOthers[] = {2, 3, 4, 6, 7, 8, 14, 20, 25, 26};
+  return (type == kInteger && std::ranges::count(kIntegers, field) != 0) ||
+         (type == kOfLength && std::ranges::count(kOthers, field) != 0);
+}
+
 std::string_view canonical_domain(std::string_view domain) {
   return domain == "ai.onnx" ? std::string_view() : domain;
 }
@@ -19,7 +52,7 @@ std::string place(const NodeProto& node) {
   const Bytes shown = !node.name.empty()      ? node.name
                       : !node.outputs.empty() ? node.outputs.front()
                                               : Bytes();
-  return fmt::format("node '{}' ({})", printable(shown), printable(node.op));
+  return node_place(shown, node.op);
 }
 
 namespace {

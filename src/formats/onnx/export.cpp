@@ -12,6 +12,7 @@
 #include "formats/packed.h"
 #include "ir/cursor.h"
 #include "ir/op_ref.h"
+#include "ir/place.h"
 #include "ir/text_tensor.h"
 #include "ops/op.h"
 
@@ -145,7 +146,8 @@ class Exporter {
       w.add_message(5, encode_tensor(names[id], value.constant));
       names.constants.emplace(constant_key(value.constant), names[id]);
     }
-    for (const NodeId id : graph.order()) w.add_message(1, encode_node(graph.node(id), names));
+    for (const NodeId id : graph.order())
+      w.add_message(1, encode_node(graph, graph.node(id), names));
     w.add_string(2, graph.name.empty() ? "graph" : graph.name);
     for (size_t i = 0; i + captures < graph.inputs.size(); ++i)
       w.add_message(11,
@@ -155,7 +157,7 @@ class Exporter {
     return out;
   }
 
-  std::string encode_node(const Node& node, const Names& names) {
+  std::string encode_node(const Graph& graph, const Node& node, const Names& names) {
     const OpDef& op = *node.op;
     const std::string_view name = op_name(op);
     const auto versions = op_versions(op.domain, name);
@@ -175,11 +177,12 @@ class Exporter {
     const size_t inputs = node.inputs.size() - node.capture_count;
     int64_t absent_inputs = 0, absent_outputs = 0;
     if (version)
-      located(fmt::format("node '{}' ({})", node.name, name), [&] {
-        absent_inputs = padding(inputs, version->min_inputs, version->max_inputs, "inputs");
-        absent_outputs =
-            padding(node.outputs.size(), version->min_outputs, version->max_outputs, "outputs");
-      });
+      located([&] { return node_place(graph, node); },
+              [&] {
+                absent_inputs = padding(inputs, version->min_inputs, version->max_inputs, "inputs");
+                absent_outputs = padding(node.outputs.size(), version->min_outputs,
+                                         version->max_outputs, "outputs");
+              });
 
     std::string out;
     Writer w(out);

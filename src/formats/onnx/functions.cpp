@@ -187,8 +187,7 @@ std::vector<const NodeProto*> execution_order(const std::vector<NodeProto>& node
   const size_t stuck = static_cast<size_t>(
       std::find_if(missing.begin(), missing.end(), [](size_t n) { return n > 0; }) -
       missing.begin());
-  fail(Status::kInvalidModel, "node '{}' ({}) is part of a cycle or depends on one",
-       printable(nodes[stuck].name), printable(nodes[stuck].op));
+  fail(Status::kInvalidModel, "{} is part of a cycle or depends on one", place(nodes[stuck]));
 }
 
 }  // namespace xc::onnx

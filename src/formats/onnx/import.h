@@ -2,10 +2,14 @@
 // ONNX bytes -> Graph.
 
 #include <memory>
+#include <string_view>
 
 #include "formats/format.h"
 
 namespace xc::onnx {
+
+/// Whether the first bytes are those of a field that models have.
+bool begins_model(std::string_view bytes);
 
 /// Decodes, checks and normalises a model. Weights may point into `file`. Types are as declared;
 /// the caller runs the verifier and inference.

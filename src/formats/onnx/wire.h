@@ -42,7 +42,7 @@ class Message {
     try {
       return body();
     } catch (const protozero::exception& error) {
-      damaged(error.what());
+      damaged(problem(error));
     }
   }
 
@@ -126,6 +126,8 @@ class Message {
                           static_cast<uint32_t>(reader_.wire_type())));
   }
   void check_name(Bytes text) const;
+  /// What the reader found, in words of the format.
+  static std::string_view problem(const protozero::exception& error);
 
   const Source* source_;
   protozero::pbf_reader reader_;

@@ -1,5 +1,5 @@
 // The files of the cache: who may touch them, many writers, no room, and code that kills.
-// Labels: asan tsan
+// Labels: tsan
 #include "cache/store.h"
 
 #include <doctest/doctest.h>

@@ -50,6 +50,15 @@ std::string model(const std::string& location, const std::string& offset) {
          output { name: "w" } })");
 }
 
+std::string place_of(const std::string& path) {
+  try {
+    load_model(path);
+  } catch (const Error& error) {
+    return error.where();
+  }
+  return "loaded";
+}
+
 Status status_of(const Folder& folder, const std::string& location) {
   folder.write("m.onnx", model(location, "0"));
   try {
@@ -139,4 +148,15 @@ TEST_CASE("formats: a saved file has the permissions of new files, or of the one
   fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write);
   save_model(g, path.string(), Format::kXcg);
   CHECK(fs::status(path).permissions() == (fs::perms::owner_read | fs::perms::owner_write));
+}
+
+TEST_CASE("formats/file: errors name the file, then the place in it") {
+  const Folder folder;
+  const std::string path = (folder.path / "m.onnx").string(), shown = "'" + path + "'";
+  folder.write("m.onnx", "");
+  CHECK(place_of(path) == shown);
+  folder.write("m.onnx", "\x08\x07\x3a\x7f");
+  CHECK(place_of(path).starts_with(shown + ", byte "));
+  folder.write("m.onnx", "graph g(%x: f32[n]) -> (%y) { %y = Nothing(%x) }");
+  CHECK(place_of(path).starts_with(shown + ", line 1"));
 }

@@ -139,6 +139,10 @@ TEST_CASE("formats: foreign files are named") {
   CHECK(message("GGUF\x03\0\0\0"sv).find("GGUF") != std::string::npos);
   CHECK(message("PK\x03\x04"sv).find("ZIP") != std::string::npos);
   CHECK(message("{}").find("JSON") != std::string::npos);
+  // Wire type 3, an integer where a length is, numbers that no field of a model has.
+  for (const std::string_view other :
+       {"C++"sv, "*abc"sv, "\x10\x07"sv, "\x78\x07"sv, "\x93NUMPY"sv, "\xa2\x7f"sv})
+    CHECK(message(other) == "the file is no ONNX, .xcg or text model");
 }
 
 TEST_CASE("formats: numbers of attributes that JSON cannot say") {

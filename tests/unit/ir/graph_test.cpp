@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "ir/patch.h"
+#include "ir/place.h"
 #include "ir/verify.h"
 #include "ops/op.h"
 
@@ -71,6 +72,21 @@ TEST_CASE("ir/graph: sorting moves only what must come earlier, and names a cycl
   CHECK(g.order() == std::vector<NodeId>{third, first, second});
   g.node(third).inputs[0] = g.node(first).outputs[0];
   CHECK(status_of([&] { g.sort(); }) == Status::kInvalidModel);
+}
+
+TEST_CASE("ir/place: a node without a name is known by that of its first output") {
+  Graph g;
+  const ValueId x = g.add_input("x", vec()), y = g.add_value("y"), z = g.add_value("z");
+  const Node& plain = g.node(g.add_node(Node{.op = &kUnary, .inputs = {x}, .outputs = {y}}));
+  CHECK(node_place(g, plain) == "node 'y' (TestUnary)");
+  CHECK(node_place(plain).empty());
+  const Node& partly =
+      g.node(g.add_node(Node{.op = &kUnary, .inputs = {x}, .outputs = {kNone, z}}));
+  CHECK(node_place(g, partly) == "node 'z' (TestUnary)");
+  const Node& named =
+      g.node(g.add_node(Node{.op = &kUnary, .name = "fc\n1", .inputs = {x}, .outputs = {kNone}}));
+  CHECK(node_place(g, named) == "node 'fc\\x0a1' (TestUnary)");
+  CHECK(node_place(named) == node_place(g, named));
 }
 
 TEST_CASE("ir/graph: a chain of 100000 nodes sorts, verifies and patches without recursion") {

@@ -1,6 +1,5 @@
 // Bytes that are floats for a while: what only moves them moves bytes, what one byte decides is a
 // table; the values stay.
-// Labels: asan
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 

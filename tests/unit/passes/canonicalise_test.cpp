@@ -1,5 +1,4 @@
 // What canonical forms must leave alone.
-// Labels: asan
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 

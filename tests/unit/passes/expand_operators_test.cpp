@@ -1,5 +1,4 @@
 // What operators are put into before kernels are chosen: the same values.
-// Labels: asan
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

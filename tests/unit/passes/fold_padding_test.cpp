@@ -1,5 +1,4 @@
 // Padding and cuts that became a convolution's own: the same values, whatever the sizes.
-// Labels: asan
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,5 +1,4 @@
 // Sums of convolutions that became one: the same values, whatever the windows, groups and scales.
-// Labels: asan
 #include <doctest/doctest.h>
 
 #include "ir/text.h"

@@ -1,5 +1,4 @@
 // Functions that moved in front of a Concat: the same bits, whatever stands behind it.
-// Labels: asan
 #include <doctest/doctest.h>
 
 #include "base/error.h"

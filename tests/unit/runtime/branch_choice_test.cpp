@@ -1,6 +1,6 @@
 // Ifs that sizes or small integer inputs decide: a program for each outcome, without the Ifs.
 // Expected values by hand, from the operators' definitions.
-// Labels: asan tsan
+// Labels: tsan
 #include <doctest/doctest.h>
 
 #include <algorithm>

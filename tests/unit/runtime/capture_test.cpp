@@ -1,4 +1,4 @@
-// Labels: asan tsan
+// Labels: tsan
 // Copies of what runs compute, for who asked for them.
 #include <doctest/doctest.h>
 

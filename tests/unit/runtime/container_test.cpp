@@ -1,5 +1,4 @@
 // Sequences and optionals through whole sessions, and memory that a step hands on.
-// Labels: asan
 #include <doctest/doctest.h>
 
 #include "ir/text.h"

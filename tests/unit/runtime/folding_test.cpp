@@ -1,5 +1,4 @@
 // Constants that passes compute with the kernels of a run.
-// Labels: asan
 #include <doctest/doctest.h>
 
 #include "ir/text.h"

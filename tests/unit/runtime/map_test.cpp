@@ -1,5 +1,4 @@
 // Maps through whole sessions. Expected values are those of onnxruntime 1.31.
-// Labels: asan
 #include <doctest/doctest.h>
 
 #include <limits>

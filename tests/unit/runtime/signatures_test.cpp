@@ -1,4 +1,4 @@
-// Labels: asan tsan
+// Labels: tsan
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 // Sizes that go together at some numbers only: inference has no proof of them, and a run that has
 // others is refused before memory is read.
-// Labels: asan
 #include <doctest/doctest.h>
 
 #include <fmt/format.h>

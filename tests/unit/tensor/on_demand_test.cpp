@@ -12,7 +12,7 @@
 namespace xc {
 namespace {
 
-TEST_CASE("tensor/on demand: one copy for all holders, none when they have let go") {
+TEST_CASE("tensor/on_demand: one copy for all holders, none when they have let go") {
   const auto file = Buffer::allocate(1 + 4 * 8);
   const std::vector<float> values = {1, 2, 3, 4, 5, 6, 7, 8};
   std::memcpy(file->data() + 1, values.data(), 4 * 8);
@@ -36,7 +36,7 @@ TEST_CASE("tensor/on demand: one copy for all holders, none when they have let g
   CHECK(t.data() == kept);
 }
 
-TEST_CASE("tensor/on demand: made once for threads that ask at once") {
+TEST_CASE("tensor/on_demand: made once for threads that ask at once") {
   std::atomic<int> fills{0};
   const auto buffer = Buffer::make_on_demand(4096, [&](std::byte* to) {
     ++fills;
@@ -57,7 +57,7 @@ TEST_CASE("tensor/on demand: made once for threads that ask at once") {
 }
 
 TEST_CASE(
-    "tensor/on demand: a matrix with its axes swapped, of elements that are made themselves") {
+    "tensor/on_demand: a matrix with its axes swapped, of elements that are made themselves") {
   int fills = 0;
   const auto source = Buffer::make_on_demand(6, [&](std::byte* to) {
     ++fills;
@@ -82,7 +82,7 @@ TEST_CASE(
   CHECK(turned_on_demand(column).held().to_doubles() == std::vector<double>{2, 5});
 }
 
-TEST_CASE("tensor/on demand: rows made a few at a time, for a matrix with its axes swapped") {
+TEST_CASE("tensor/on_demand: rows made a few at a time, for a matrix with its axes swapped") {
   constexpr int64_t kRows = 1000, kColumns = 3000;  // several parts, and a last one that is smaller
   int64_t most = 0, made = 0;
   const auto element = [](int64_t at) { return static_cast<uint8_t>(at * 7 % 251); };

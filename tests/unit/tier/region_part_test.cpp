@@ -43,7 +43,7 @@ void check_part(const std::string& text, const std::vector<Tensor>& inputs, cons
   }
 }
 
-TEST_CASE("tier/region part: rows of attention, whose keys and values are whole") {
+TEST_CASE("tier/region_part: rows of attention, whose keys and values are whole") {
   check_part(R"(graph g(%q: f32[3, 500, 8], %k: f32[3, 400, 8], %v: f32[3, 400, 8],
                         %bias: f32[500, 400]) -> (%y) {
   %kt = Transpose(%k) {perm = [0, 2, 1]}
@@ -57,7 +57,7 @@ TEST_CASE("tier/region part: rows of attention, whose keys and values are whole"
              {3, 192, 8});
 }
 
-TEST_CASE("tier/region part: the axis that leaves the least, broadcast operands and constants") {
+TEST_CASE("tier/region_part: the axis that leaves the least, broadcast operands and constants") {
   std::string numbers;
   for (int i = 0; i < 600; ++i) numbers += (i ? ", " : "") + std::to_string(i);
   check_part(
@@ -70,7 +70,7 @@ TEST_CASE("tier/region part: the axis that leaves the least, broadcast operands 
       {ramp({600, 3, 300}, 3, 0.1), ramp({300}, 1, 0.7)}, {192, 3, 300});
 }
 
-TEST_CASE("tier/region part: what needs all of an axis is not cut along it") {
+TEST_CASE("tier/region_part: what needs all of an axis is not cut along it") {
   // Columns are added up, so rows are taken; and where both are, there is no part.
   check_part(R"(graph g(%x: f32[1500, 400]) -> (%y) {
   %y = Softmax(%x) {axis = 1}

@@ -7,7 +7,7 @@
 using namespace xc;
 using namespace xc::policy;
 
-TEST_CASE("tier/special policy: a size is taken for granted where it is frequent") {
+TEST_CASE("tier/special_policy: a size is taken for granted where it is frequent") {
   SizeHistogram seen;
   for (int k = 0; k < 1000; ++k) seen.add(k % 4 == 0 ? 96 : 1 + k % 64, 1);
   CHECK(choose_size(96, seen).exact);
@@ -22,7 +22,7 @@ TEST_CASE("tier/special policy: a size is taken for granted where it is frequent
   CHECK(!choose_size(0, even).multiple);
 }
 
-TEST_CASE("tier/special policy: what never pays is tried less, and again after a while") {
+TEST_CASE("tier/special_policy: what never pays is tried less, and again after a while") {
   SpecialGain gain;
   const double worth = 1 - Regret::kMinimumGain;
   CHECK(gain.expected(64, 0) > worth);
