@@ -18,6 +18,8 @@ constexpr double kLeastGain = 0.9;
 
 /// Of a kernel in pieces, which all are kept at the points of a block.
 constexpr int64_t kMostTapsInPieces = 33;
+/// Of weights at the points of a form, where a kernel goes by pieces: 6.6 times those of 7x7.
+constexpr double kMostWeightBytes = 32 << 20;
 
 std::vector<WinogradAxis> axis_forms(int64_t taps) {
   if (taps == 1) return {{1, 1}};
@@ -58,6 +60,7 @@ std::optional<WinogradForm> fastest_form(const ConvProblem& problem) {
     const auto tiles = static_cast<double>(problem.batch * TiledAxis{form.rows, rows}.tiles() *
                                            TiledAxis{form.cols, cols}.tiles());
     const double points = form.points(), terms = static_cast<double>(form.pieces()) * in;
+    if (form.pieces() > 1 && 4 * points * terms * out > kMostWeightBytes) continue;
     // Weights are read while others are multiplied.
     const double products = std::max(2 * tiles * points * terms * out / kOwnRate,
                                      4 * points * terms * out / kWeightRate);
