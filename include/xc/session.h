@@ -39,8 +39,8 @@ XC_API XC_NODISCARD xc_status xc_session_create(xc_model* model, const xc_sessio
                                                 xc_session** out_session, xc_error** out_error);
 
 /* Destroys the session. No run may be in progress. Prepared calls and returned tensors stay valid.
- * Blocks at most for the compile in progress (tens of milliseconds). NULL is allowed. @since 0.1
- * @stability stable */
+ * Blocks at most for the compile, or the packing of some weights, in progress (tens of
+ * milliseconds). NULL is allowed. @since 0.1 @stability stable */
 XC_API void xc_session_destroy(xc_session* session);
 
 /* ---- running ---- */
@@ -137,7 +137,8 @@ XC_API void xc_cancel_destroy(xc_cancel* cancel);
 
 /* Ends adaptation: current code stays, nothing is compiled any more; but products that skip zeros
  * become the library's again, so that a run's time depends on no values. Blocks at most for the
- * compile in progress. Fails with XC_INVALID_ARGUMENT. @since 0.1 @stability stable */
+ * compile, or the packing of some weights, in progress; what is left to pack is packed later, as in
+ * mode off. Fails with XC_INVALID_ARGUMENT. @since 0.1 @stability stable */
 XC_API XC_NODISCARD xc_status xc_session_freeze(xc_session* session, xc_error** out_error);
 
 /* Waits until nothing is queued or compiling, at most timeout_ms; *out_idle is 1 when it got there,

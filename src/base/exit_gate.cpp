@@ -1,13 +1,12 @@
 #include "base/exit_gate.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 #include <atomic>
 #include <bit>
 #include <cstdint>
-#include <cstdlib>
 #include <mutex>
 
+#include "base/at_exit.h"
 #include "base/error.h"
 
 namespace xc {
@@ -41,12 +40,7 @@ void keep_out_at_exit() {
   const uint32_t call = calls.fetch_add(1, std::memory_order_relaxed);
   if (call >= 64 && !std::has_single_bit(call)) return;
   guarded = getpid();
-#if defined(__GLIBC__)
-  // Not std::atexit(), which registers with the function that immortal.cpp stands in for.
-  on_exit([](int, void*) { close_gate(); }, nullptr);
-#else
-  std::atexit(close_gate);
-#endif
+  at_exit(close_gate);
 }
 
 }  // namespace xc

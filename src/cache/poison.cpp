@@ -8,11 +8,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <ctime>
 #include <mutex>
 #include <unordered_set>
 
+#include "base/at_exit.h"
 #include "cache/entry.h"
 #include "cache/names.h"
 
@@ -23,15 +23,17 @@ namespace xc::cache {
 struct MarkRegistry {
   std::mutex mutex;
   std::unordered_set<TrialMark*> marks;
+  bool exiting = false;  ///< the process ends of its own accord, whatever other threads still try
 
   static MarkRegistry& instance() {
     static auto* registry = [] {
       auto* made = new MarkRegistry;
-      std::atexit([] {
+      at_exit([] {
         MarkRegistry& r = instance();
         const std::lock_guard lock(r.mutex);
         for (const TrialMark* mark : r.marks) mark->directory_->remove(mark->name_);
         r.marks.clear();
+        r.exiting = true;
       });
       pthread_atfork([] { instance().mutex.lock(); }, [] { instance().mutex.unlock(); },
                      [] {
@@ -51,6 +53,10 @@ TrialMark::TrialMark(std::shared_ptr<const Directory> directory, std::string nam
     : directory_(std::move(directory)), name_(std::move(name)), descriptor_(descriptor) {
   MarkRegistry& registry = MarkRegistry::instance();
   const std::lock_guard lock(registry.mutex);
+  if (registry.exiting) {
+    directory_->remove(name_);
+    return;
+  }
   try {
     registry.marks.insert(this);
   } catch (...) {  // a mark that stays says that the process died with it

@@ -1,8 +1,45 @@
 #include "runtime/capture.h"
 
+#include <algorithm>
+#include <optional>
+
 namespace xc {
 
+namespace {
+
 constexpr uint32_t kAtStart = UINT32_MAX;
+
+/// Where a Bound has a step of its plan with a kernel of its own.
+std::optional<uint32_t> position_of(const Bound& bound, uint32_t step) {
+  for (uint32_t p = 0; p < bound.steps.size(); ++p)
+    if (bound.steps[p].step == step && bound.steps[p].count == 1 && bound.steps[p].kernel) return p;
+  return std::nullopt;
+}
+
+}  // namespace
+
+Captured::Captured(std::vector<Tensor> all) : copies(std::move(all)) {
+  const Tensor sizes = std::move(copies.back());
+  copies.pop_back();
+  symbols.assign(sizes.as<int64_t>(), sizes.as<int64_t>() + sizes.count());
+}
+
+bool Program::Capture::fits(const Bound& bound) const {
+  const Plan& plan = *bound.plan;
+  int64_t bytes = 0;
+  const auto add = [&](uint32_t v) {
+    if (v == kNoValue || !bound.dims(v).data()) return false;
+    if (step != UINT32_MAX && plan.buffers[plan.values[v].buffer].storage == Storage::kConstant)
+      return true;
+    bytes += element_count(bound.dims(v)) * element_size(plan.values[v].dtype);
+    return bytes <= max_bytes;
+  };
+  if (step == UINT32_MAX) return std::all_of(values.begin(), values.end(), add);
+  const Step& planned = *plan.steps[step];
+  return std::all_of(planned.inputs.begin(), planned.inputs.end(), add) &&
+         std::all_of(planned.outputs.begin(), planned.outputs.end(), add) &&
+         position_of(bound, step);
+}
 
 CaptureScope::CaptureScope(Program& program, const Bound& bound, void* const* inputs,
                            void* const* pointers, bool allowed)
@@ -10,11 +47,15 @@ CaptureScope::CaptureScope(Program& program, const Bound& bound, void* const* in
   const Program::Captures* captures = program.captures_.load(std::memory_order_acquire);
   if (!captures || !allowed) return;
   for (const auto& capture : captures->wanted) {
-    if (capture->bound_serial != bound.serial || capture->taken.load(std::memory_order_relaxed) ||
+    if (capture->plan_serial != bound.plan->serial || capture->segment != bound.segment ||
+        capture->taken.load(std::memory_order_relaxed) || !capture->fits(bound) ||
         capture->taken.exchange(true, std::memory_order_acq_rel))
       continue;
     capture_ = capture.get();
-    attempt([&] { copy_at_start(inputs, pointers); });
+    attempt([&] {
+      look_up();
+      copy_at_start(inputs, pointers);
+    });
     return;
   }
 }
@@ -29,15 +70,31 @@ void CaptureScope::attempt(F&& work) noexcept {
   }
 }
 
+void CaptureScope::look_up() {
+  if (capture_->step != Program::Capture::kNoStep) {
+    position_ = *position_of(bound_, capture_->step);
+    return;
+  }
+  const Plan& plan = *bound_.plan;
+  for (const uint32_t v : capture_->values) {
+    uint32_t after = kAtStart;
+    for (uint32_t p = 0; p < bound_.steps.size(); ++p)
+      for (uint32_t s = bound_.steps[p].step; s < bound_.steps[p].step + bound_.steps[p].count; ++s)
+        for (uint32_t out : plan.steps[s]->outputs)
+          if (out != kNoValue && plan.values[out].buffer == plan.values[v].buffer) after = p;
+    after_.push_back(after);
+  }
+}
+
 void CaptureScope::copy_at_start(void* const* inputs, void* const* pointers) {
   if (capture_->step != Program::Capture::kNoStep) {
-    if (capture_->step == 0) copy_operands(pointers, false);
+    if (position_ == 0) copy_operands(pointers, false);
     return;
   }
   const Bound& bound = bound_;
   tensors_.resize(capture_->values.size());
   for (size_t k = 0; k < capture_->values.size(); ++k) {
-    if (capture_->after[k] != kAtStart) continue;
+    if (after_[k] != kAtStart) continue;
     const PlanValue& value = bound.plan->values[capture_->values[k]];
     const PlanBuffer& buffer = bound.plan->buffers[value.buffer];
     const void* base = nullptr;
@@ -71,7 +128,7 @@ void CaptureScope::copy(size_t index, const void* base) {
 }
 
 void CaptureScope::copy_operands(void* const* pointers, bool outputs) {
-  const BoundStep& step = bound_.steps[capture_->step];
+  const BoundStep& step = bound_.steps[position_];
   const Step& planned = *bound_.plan->steps[step.step];
   const size_t first = outputs ? planned.inputs.size() : 0;
   const std::vector<uint32_t>& operands = outputs ? planned.outputs : planned.inputs;
@@ -93,12 +150,12 @@ void CaptureScope::after_step(size_t position, void* const* pointers) {
 void CaptureScope::copy_made(size_t position, void* const* pointers) {
   if (capture_->step != Program::Capture::kNoStep) {
     // A later step may lie where the inputs of this one did: they are taken just before it.
-    if (position + 1 == capture_->step) copy_operands(pointers, false);
-    if (position == capture_->step) copy_operands(pointers, true);
+    if (position + 1 == position_) copy_operands(pointers, false);
+    if (position == position_) copy_operands(pointers, true);
     return;
   }
   for (size_t k = 0; k < capture_->values.size(); ++k) {
-    if (capture_->after[k] != position) continue;
+    if (after_[k] != position) continue;
     // From the step's own output pointer to the start of the buffer.
     const uint32_t wanted = bound_.plan->values[capture_->values[k]].buffer;
     const BoundStep& step = bound_.steps[position];
@@ -117,7 +174,12 @@ void CaptureScope::finish() {
   if (!capture_) return;
   for (const Tensor& tensor : tensors_)
     if (!tensor) return;  // something could not be copied: no verification on this run
-  attempt([&] { capture_->keep(std::move(tensors_)); });
+  attempt([&] {
+    const std::vector<int64_t>& symbols = bound_.symbols;
+    tensors_.emplace_back(DType::kI64, Dims{static_cast<int64_t>(symbols.size())});
+    std::copy(symbols.begin(), symbols.end(), tensors_.back().as<int64_t>());
+    capture_->keep(std::move(tensors_));
+  });
 }
 
 bool Program::request_capture(const void* who, SignatureEntry& entry,
@@ -132,23 +194,17 @@ bool Program::request_capture(const void* who, SignatureEntry& entry,
   const Plan& plan = *bound.plan;
   auto capture = std::make_shared<Capture>();
   capture->who = who;
-  capture->bound_serial = bound.serial;
-  int64_t bytes = 0;
+  capture->plan_serial = plan.serial;
+  capture->segment = bound.segment;
+  capture->max_bytes = max_bytes;
   for (ValueId id : values) {
     uint32_t found = kNoValue;
     for (uint32_t v = 0; v < plan.values.size(); ++v)
       if (plan.values[v].id == id && bound.dims(v).data()) found = v;
     if (found == kNoValue) return false;  // not visible in the base plan (inside a post-op chain)
-    bytes += element_count(bound.dims(found)) * element_size(plan.values[found].dtype);
-    if (bytes > max_bytes) return false;
-    uint32_t after = kAtStart;
-    for (uint32_t p = 0; p < bound.steps.size(); ++p)
-      for (uint32_t s = bound.steps[p].step; s < bound.steps[p].step + bound.steps[p].count; ++s)
-        for (uint32_t out : plan.steps[s]->outputs)
-          if (out != kNoValue && plan.values[out].buffer == plan.values[found].buffer) after = p;
     capture->values.push_back(found);
-    capture->after.push_back(after);
   }
+  if (!capture->fits(bound)) return false;
   capture->keep = std::move(keep);
   install(std::move(capture));
   return true;
@@ -162,18 +218,13 @@ bool Program::request_operands(const void* who, SignatureEntry& entry,
   for (uint32_t p = 0; p < bound->steps.size(); ++p) {
     const Step& step = *plan.steps[bound->steps[p].step];
     if (!bound->steps[p].kernel || bound->steps[p].count > 1 || !wanted(step)) continue;
-    int64_t bytes = 0;
-    for (const auto* operands : {&step.inputs, &step.outputs})
-      for (uint32_t v : *operands) {
-        if (v == kNoValue || !bound->dims(v).data()) return false;
-        if (plan.buffers[plan.values[v].buffer].storage == Storage::kConstant) continue;
-        bytes += element_count(bound->dims(v)) * element_size(plan.values[v].dtype);
-      }
-    if (bytes > max_bytes) return false;
     auto capture = std::make_shared<Capture>();
     capture->who = who;
-    capture->bound_serial = bound->serial;
-    capture->step = p;
+    capture->plan_serial = plan.serial;
+    capture->segment = bound->segment;
+    capture->max_bytes = max_bytes;
+    capture->step = bound->steps[p].step;
+    if (!capture->fits(*bound)) return false;
     capture->keep = std::move(keep);
     install(std::move(capture));
     return true;

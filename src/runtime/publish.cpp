@@ -34,7 +34,11 @@ void Program::set_base(SignatureEntry& entry, std::shared_ptr<Version> base) {
   {
     std::lock_guard lock(mutex_);
     std::shared_ptr<Published> now;
-    if (entry.owner->active == entry.base) {
+    // One side of a trial stays what it is compared as; what follows it is the new one.
+    if (entry.owner->active == entry.base && entry.owner->timed) {
+      now = std::make_shared<Published>(*entry.owner);
+      if (now->with_active) now->with_active = published_alone(base->bound);
+    } else if (entry.owner->active == entry.base) {
       now = std::make_shared<Published>(*entry.owner);
       now->active = base;
       if (now->with_active) now->with_active = published_alone(base->bound);
@@ -96,7 +100,7 @@ void Program::rebind(SignatureEntry& entry, const BindOptions& options) {
   std::shared_ptr<const Published> old;
   {
     std::lock_guard lock(mutex_);
-    if (entry.owner->active != active || entry.owner->challenger) return;
+    if (entry.owner->active != active || entry.owner->challenger || entry.owner->timed) return;
     old = exchange_published(entry, std::move(settled));
   }
   epochs_.retire(std::move(old));

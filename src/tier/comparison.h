@@ -23,7 +23,8 @@ Expected evaluate_region(const Graph& graph, const std::vector<Tensor>& inputs);
 /// differently, as f64 has it; NaN and infinity lie where the reference kernels have them. Where
 /// f64 is known the error of a whole output may not be more than 4 times that of the reference
 /// kernels. Where there are products, and always with `forgiving`, for inputs that
-/// are whatever a caller has, what rounding of the inputs alone changes is allowed too. Where there
+/// are whatever a caller has, what rounding of the inputs, and of what sums
+/// read, changes is allowed too. Where there
 /// are reductions it is allowed to an element (x / sum(x) where the sum cancels), and what it
 /// changes by more than the bound has no part in the error of the whole.
 /// In fast mode a region with functions may be as far off as if its values were bf16. Where the

@@ -252,7 +252,7 @@ bool Compilation::verify(Program& program, ProgramState& state, Group& group, Ma
   {
     std::lock_guard data(state.data);
     if (const auto entry = group.queued.by.lock())
-      verification.seen = sizes_of(program, *entry, group);
+      verification.seen = sizes_of(program, entry->symbols, group);
   }
   const Outcome outcome = outcome_of([&] {
     // In mode sync this is the caller's thread.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "runtime/capture.h"
 #include "tier/plan_choice.h"
 
 namespace xc::tier {
@@ -13,12 +14,34 @@ constexpr int64_t kOnlyCaptureBytes = int64_t{64} << 20;  ///< where made-up inp
 /// Of a product that skips zeros, for its reference kernel: some 20 ms.
 constexpr double kCaptureTerms = 1 << 24;
 
+/// What nothing has shown to be right yet is worth a larger copy.
+int64_t most_bytes(const Group& group) {
+  return group.code.uncompared ? kOnlyCaptureBytes : kCaptureBytes;
+}
+
+/// Whether the group is compared on a run of these sizes. A few indices may pick much: what the
+/// reference has to make counts as what is copied, and what it makes on the way has a limit of its
+/// own.
+bool is_small(const Program& program, const Group& group, const Symbols& symbols) {
+  const Dim::Lookup sizes = lookup_in(symbols);
+  const auto bytes_of = [&](ValueId v) {
+    const Type& type = program.graph().value(v).type;
+    const auto count = element_count(*type.dims).evaluate(sizes);
+    return count ? *count * element_size(type.dtype) : 0;
+  };
+  const auto& outputs = group.places.front().outputs;
+  return std::all_of(outputs.begin(), outputs.end(),
+                     [&](ValueId v) { return bytes_of(v) <= most_bytes(group); }) &&
+         largest_result(group.code.extracted->graph, symbols) <= kMostCompared &&
+         (!group.zeros || group.zeros->terms(sizes) <= kCaptureTerms);
+}
+
 }  // namespace
 
-Symbols sizes_of(const Program& program, const SignatureEntry& entry, const Group& group) {
+Symbols sizes_of(const Program& program, std::span<const int64_t> symbols, const Group& group) {
   Symbols out;
-  for (size_t k = 0; k < entry.symbols.size(); ++k)
-    out.emplace(program.base_plan()->symbols[k].name, entry.symbols[k]);
+  for (size_t k = 0; k < symbols.size(); ++k)
+    out.emplace(program.base_plan()->symbols[k].name, symbols[k]);
   for (const SizeFact& fact : group.facts)
     if (const auto it = out.find(fact.symbol); it != out.end() && fact.value < 0)
       out.emplace(quotient_symbol(fact), it->second / fact.divisor);
@@ -42,29 +65,14 @@ void LiveVerification::ask(Program& program, ProgramState& state, Group& group,
     if (!program.graph().value(v).is_constant()) values.push_back(v);
   const auto shared = shared_state(program);
   Group* raw = &group;
-  const Symbols symbols = sizes_of(program, entry, group);
-  const Dim::Lookup sizes = lookup_in(symbols);
-  // A few indices may pick much: what the reference has to make counts as what is copied, and what
-  // it makes on the way has a limit of its own.
-  const auto bytes_of = [&](ValueId v) {
-    const Type& type = program.graph().value(v).type;
-    const auto count = element_count(*type.dims).evaluate(sizes);
-    return count ? *count * element_size(type.dtype) : 0;
-  };
-  const auto& outputs = group.places.front().outputs;
-  // What nothing has shown to be right yet is worth a larger copy.
-  const int64_t most = group.code.uncompared ? kOnlyCaptureBytes : kCaptureBytes;
-  const bool small =
-      std::all_of(outputs.begin(), outputs.end(), [&](ValueId v) { return bytes_of(v) <= most; }) &&
-      largest_result(group.code.extracted->graph, symbols) <= kMostCompared &&
-      (!group.zeros || group.zeros->terms(sizes) <= kCaptureTerms);
   const bool asked =
-      small &&
+      is_small(program, group, sizes_of(program, entry.symbols, group)) &&
       program.request_capture(
-          &group, entry, values, most, [this, shared, raw, symbols](std::vector<Tensor> inputs) {
-            core_.queue.post(
-                shared, [this, raw, symbols, inputs = std::move(inputs)](
-                            Program& p, ProgramState& s) { verify(p, s, *raw, inputs, symbols); });
+          &group, entry, values, most_bytes(group), [this, shared, raw](Captured run) {
+            core_.queue.post(shared,
+                             [this, raw, run = std::move(run)](Program& p, ProgramState& s) {
+                               captured(p, s, *raw, run.copies, run.symbols);
+                             });
           });
   if (asked) return;
   if (group.code.uncompared)
@@ -81,6 +89,15 @@ void LiveVerification::ask_again(const StatePtr& state, Group& group, SignatureE
                         [this, &group, weak = entry.weak_from_this()](Program& p, ProgramState& s) {
                           if (const auto target = weak.lock()) ask(p, s, group, *target);
                         });
+}
+
+void LiveVerification::captured(Program& program, ProgramState& state, Group& group,
+                                const std::vector<Tensor>& inputs,
+                                const std::vector<int64_t>& symbols) {
+  const Symbols sizes = sizes_of(program, symbols, group);
+  if (is_small(program, group, sizes)) return verify(program, state, group, inputs, sizes);
+  // Another run is asked for where nothing else can show that it is right.
+  if (!group.code.uncompared) verify(program, state, group, {}, {});
 }
 
 void LiveVerification::verify(Program& program, ProgramState& state, Group& group,

@@ -187,7 +187,8 @@ void Observer::follow(const StatePtr& state, SignatureEntry& entry, const Facts&
     target->rebinding = false;
   };
   try {
-    core_.queue.post(state, bind_it);
+    // What mode off does as well is at nobody's cost.
+    core_.queue.post(state, bind_it, settle && !older ? Charge::kNone : Charge::kBudget);
   } catch (...) {
     entry.rebinding = false;
     throw;

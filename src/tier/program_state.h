@@ -239,8 +239,11 @@ struct ProgramState {
   std::weak_ptr<Program> program;
   std::mutex work;  ///< held while the program's plans are worked on; taken through Work
   std::atomic<std::thread::id> worker{};  ///< the thread that holds it
-  std::vector<Event> told;                ///< by that thread meanwhile
-  std::vector<std::string> failures;      ///< to be logged, likewise
+  /// Threads that wait for it to freeze the program: before them the background thread does not
+  /// take it, and what takes long ends.
+  std::atomic<int> freezing{0};
+  std::vector<Event> told;            ///< by that thread meanwhile
+  std::vector<std::string> failures;  ///< to be logged, likewise
   InQueue in_queue;
   int64_t added_ns = 0;
   std::atomic<bool> any_wrong{false};  ///< some Variant::wrong is set, or was

@@ -15,6 +15,11 @@ constexpr auto kBudgetLookMost = std::chrono::milliseconds(1000);
 constexpr auto kReclaimLook = std::chrono::milliseconds(100);
 constexpr int64_t kReclaimLookNs = std::chrono::nanoseconds(kReclaimLook).count();
 
+/// A lock goes to whoever comes first, and job after job this thread would.
+void wait_for_freeze(const ProgramState& state) {
+  while (const int waiting = state.freezing.load()) state.freezing.wait(waiting);
+}
+
 }  // namespace
 
 JobQueue::JobQueue(double cpu_percent, const TierFaults& faults, Job take_out_condemned)
@@ -94,6 +99,7 @@ void JobQueue::post_compile(const StatePtr& state, Job job, const Urgency& urgen
 }
 
 void JobQueue::post(Waiting job) {
+  if (lost()) return;
   {
     std::lock_guard lock(mutex_);
     if (stopping_ || job.state->in_queue.gone || !start_thread()) return;
@@ -208,6 +214,7 @@ void JobQueue::put_load(Event& event) const {
 // ---- what is left behind ------------------------------------------------------------------------
 
 void JobQueue::reclaim(Program& program) {
+  if (lost()) return;
   program.epochs().reclaim();
   if (program.epochs().retired() == 0) return;
   const StatePtr state = state_of(program);
@@ -334,6 +341,7 @@ void JobQueue::run(std::unique_lock<std::mutex>& lock, Waiting job) {
       std::lock_guard data(job.state->data);
       job.state->spent_s += spent;
     });
+    wait_for_freeze(*job.state);
     const Work work(*job.state, program);
     job.run(program, *job.state);
   });

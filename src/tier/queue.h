@@ -56,7 +56,7 @@ class JobQueue {
   std::vector<StatePtr> states() const;
 
   // ---- jobs
-  /// Does nothing for a program that goes, or without a thread.
+  /// Does nothing for a program that goes, or without a thread, lost or refused.
   void post(const StatePtr& state, Job job, Charge charge = Charge::kBudget);
   /// The same unless such a job is posted: `posted`, of the program's state and under its `data`,
   /// which the caller holds, is set until it ends.
@@ -77,7 +77,7 @@ class JobQueue {
 
   // ---- what the thread looks at again and again, until it is done; asks for no memory
   /// Lets go of what no run of the program can see any longer, at once or as soon as the last of
-  /// those has ended.
+  /// those has ended. Not in a forked child.
   void reclaim(Program& program);
   /// Some kernel was found wrong: every program is asked to take it out, before any other job.
   void look_for_condemned();

@@ -88,6 +88,7 @@ void RegionSearch::analyse(Program& program, ProgramState& state) {
   FusionReport considered;
   zeros_.watch(program, state);
   find_groups(program, state, fusion_options(program), &considered, nullptr);
+  if (is_unwanted(state)) return;  // and may have found nothing for that
   Event event;
   event.kind = EventKind::kSearched;
   event.wall_ms = ms_since(begin);
@@ -121,8 +122,13 @@ void RegionSearch::offer_inside(Program& program, ProgramState& state, Group& gr
   find_groups(program, state, options, nullptr, &group);
 }
 
-void RegionSearch::find_groups(Program& program, ProgramState& state, const FusionOptions& options,
+bool RegionSearch::is_unwanted(const ProgramState& state) const {
+  return state.freezing > 0 || core_.queue.is_going(state);
+}
+
+void RegionSearch::find_groups(Program& program, ProgramState& state, FusionOptions options,
                                FusionReport* considered, const Group* inside) {
+  options.stop = [&] { return is_unwanted(state); };
   try {
     std::vector<Region> regions = find_regions(program.graph(), options, considered);
     if (inside)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/capture.h"
 #include "tier/comparison.h"
 #include "tier/live_verification.h"
 #include "tier/plan_choice.h"
@@ -11,6 +12,24 @@ namespace {
 
 constexpr int64_t kSentinelBytes = int64_t{256} << 10;  ///< copied on the caller's time
 constexpr double kNeverAgain = 1e15;                    ///< runs
+
+bool is_small(const Program& program, const Group& group, std::span<const int64_t> symbols) {
+  return largest_result(group.code.extracted->graph, sizes_of(program, symbols, group)) <=
+         kMostCompared;
+}
+
+/// Where a kernel for these very sizes runs, it is the one that is looked at.
+std::vector<Group*> running_in(const Program& program, ProgramState& state, Group& group,
+                               const Plan& plan, std::span<const int64_t> symbols) {
+  const Plan& base = *program.base_plan();
+  std::vector<Group*> out;
+  std::lock_guard data(state.data);
+  for (const auto& g : state.groups)
+    if (g->special_of == &group && uses(state, plan, *g) && fact_of(*g, base, symbols).applies)
+      out.push_back(g.get());
+  if (out.empty()) out.push_back(&group);
+  return out;
+}
 
 }  // namespace
 
@@ -44,29 +63,18 @@ void Sentinel::ask(Program& program, ProgramState& state, Group& group, Signatur
            std::find(place.begin(), place.end(), step.nodes.front()) != place.end();
   };
   const auto shared = shared_state(program);
-  // Where a kernel for these very sizes runs, it is the one that is looked at.
-  std::vector<Group*> running;
-  {
-    const auto published = program.published(entry);
-    std::lock_guard data(state.data);
-    const Facts& facts = known_facts(state, entry);
-    for (const auto& g : state.groups)
-      if (g->special_of == &group && applies(state, facts, *g) &&
-          uses(state, *published->active->bound->plan, *g))
-        running.push_back(g.get());
-  }
-  if (running.empty()) running.push_back(&group);
-  const bool small =
-      largest_result(group.code.extracted->graph, sizes_of(program, entry, group)) <= kMostCompared;
+  const auto plan = program.published(entry)->active->bound->plan;
   const bool asked =
-      small && program.request_operands(
-                   &group.sentinel, entry, mine, kSentinelBytes,
-                   [this, shared, raw = &group, running](std::vector<Tensor> operands) {
-                     core_.queue.post(shared, [this, raw, running, operands = std::move(operands)](
-                                                  Program& p, ProgramState& s) {
-                       check(p, s, *raw, running, operands);
-                     });
-                   });
+      is_small(program, group, entry.symbols) &&
+      program.request_operands(
+          &group.sentinel, entry, mine, kSentinelBytes,
+          [this, shared, raw = &group, plan](Captured run) {
+            core_.queue.post(
+                shared, [this, raw, plan, run = std::move(run)](Program& p, ProgramState& s) {
+                  if (is_small(p, *raw, run.symbols))
+                    check(p, s, *raw, running_in(p, s, *raw, *plan, run.symbols), run.copies);
+                });
+          });
   if (asked) return;
   // Too large to copy or compare at these sizes, or not part of this plan any more.
   std::lock_guard data(state.data);

@@ -1,5 +1,8 @@
 #include "tier/tier.h"
 
+#include <optional>
+
+#include "base/at_end.h"
 #include "base/clock.h"
 #include "tier/summary.h"
 #include "tier/work.h"
@@ -41,7 +44,15 @@ void Tier::removed(Program& program) {
 void Tier::freeze(Program& program) {
   const StatePtr state = core_.queue.state_of(program);
   if (!state) return;
-  const tier::Work work(*state, program);
+  ++state->freezing;
+  std::optional<tier::Work> work;
+  {
+    const AtEnd has_it([&] {
+      --state->freezing;
+      state->freezing.notify_all();
+    });
+    work.emplace(*state, program);
+  }
   {
     std::lock_guard data(state->data);
     if (std::exchange(state->frozen, true)) return;

@@ -20,6 +20,7 @@ bool WarmUp::settled(const Program& program, ProgramState& state, SignatureEntry
   if (!state.analysed || state.trial.group) return false;
   const Facts& facts = known_facts(state, entry);
   const auto chosen_now = chosen(state, entry, facts);
+  const double now_s = steady_s();
   for (size_t k = 0; k < state.groups.size(); ++k) {
     const Group& group = *state.groups[k];
     const bool covered = group.part_of && covered_by(chosen_now, *group.part_of);
@@ -28,6 +29,8 @@ bool WarmUp::settled(const Program& program, ProgramState& state, SignatureEntry
         !may_try(state, group))
       continue;
     if (group.state == RegionState::kQueued || group.state == RegionState::kVerifying) return false;
+    // What found no room, or no memory, is asked for again some time.
+    if (group.state == RegionState::kCandidate && group.queued.again_s > now_s) continue;
     const auto& sizes = group.policy.sizes();
     const auto at = sizes.find(facts[k].size);
     if (at == sizes.end()) return false;  // not seen at these sizes yet

@@ -172,3 +172,10 @@ TEST_CASE("tiering/code_cache: a compile that takes too long is given up") {
   CHECK(fixture.log.count(EventKind::kRefused) == 1);
   CHECK(fixture.log.last(EventKind::kRefused).find("of CPU") != std::string::npos);
 }
+
+TEST_CASE("tiering/code_cache: warming up does not wait for what finds no room") {
+  Fixture fixture(kGelu, {}, {}, std::make_unique<Bounded>(0));
+  CHECK(fixture.session->warm_up({{128, 96}, {96}}, std::chrono::seconds(30)));
+  CHECK(fixture.log.count(EventKind::kRefused) >= 1);
+  CHECK(runs_gelu_right(*fixture.session));
+}

@@ -61,6 +61,13 @@ struct Layers : Fixture {
       fused += active(*entry)->bound->plan->region_steps > 0 ? 1 : 0;
     return fused;
   }
+  /// Steps whose weights are.
+  int packed() const {
+    int count = 0;
+    for (const auto& step : session->program().base_plan()->steps)
+      count += step->spec.op->name == "MatMul" && step->kernel && !step->kernel->wants_prepare();
+    return count;
+  }
   bool reads_unpacked() const {
     for (const auto& entry : session->program().entries()) {
       const auto base = session->program().base_of(*entry);
@@ -128,4 +135,24 @@ TEST_CASE("tiering/packing: a session may end at any part") {
     for (int run = 0; run < k % 4; ++run) layers.run_right(1 + run);
     std::this_thread::sleep_for(std::chrono::microseconds(50 * k));
   }
+}
+
+TEST_CASE("tiering/packing: freezing a session waits for one part, not for all") {
+  bool between = false;
+  for (int attempt = 0; attempt < 200 && !between; ++attempt) {
+    Layers layers(slowly());
+    layers.run_right(1);  // the tier knows it from here on
+    int packed = layers.packed();
+    const int64_t end = steady_ns() + 2'000'000'000;
+    while (packed == 0 && steady_ns() < end) packed = layers.packed();
+    layers.session->freeze();
+    packed = layers.packed();
+    between = packed > 0 && packed < kLayers && layers.log.count(EventKind::kPrepared) == 0;
+    layers.run_right(3);
+    CHECK(layers.session->wait_idle(kLong));
+    CHECK(layers.packed() == kLayers);  // mode off packs them too
+    CHECK(layers.log.count(EventKind::kPrepared) == 1);
+    layers.run_right(3);
+  }
+  CHECK(between);
 }

@@ -358,3 +358,19 @@ TEST_CASE("tiering/sentinel: sizes that do not fit without a wrong kernel fail, 
   CHECK(status == Status::kLimit);
   CHECK(runs_gelu_right(*other));
 }
+
+TEST_CASE("tiering/sentinel: a kernel is looked at while no size comes twice") {
+  std::atomic<bool> wrong{false};
+  Fixture fixture(kGelu, {}, turning(wrong), create_interpreting_compiler());
+  drive_until_live(*fixture.session);
+  int64_t rows = 10;
+  for (; rows < 40; ++rows) CHECK(runs_right(*fixture.session, rows));
+  wrong = true;
+  const int64_t end = steady_ns() + 20'000'000'000;
+  while (fixture.log.count(EventKind::kMismatch) == 0 && rows < 2000 && steady_ns() < end) {
+    testing::run(*fixture.session, inputs_of(++rows));
+    fixture.session->wait_idle(std::chrono::milliseconds(1000));
+  }
+  CHECK(fixture.log.count(EventKind::kMismatch) == 1);
+  CHECK(runs_right(*fixture.session, rows + 1));
+}

@@ -507,3 +507,24 @@ TEST_CASE("tiering/verification: a kernel whose results have elements at large s
       CHECK(fixture.session->profile().swapped == (wrong ? 0 : 1));
     }
 }
+
+TEST_CASE("tiering/verification: a kernel comes into use while no size comes twice") {
+  TierFaults faults;
+  faults.eager = true;
+  Fixture fixture(kGelu, {}, faults, create_interpreting_compiler());
+  int64_t rows = 0;
+  const int64_t end = steady_ns() + 20'000'000'000;
+  const auto run_until = [&](EventKind kind) {
+    while (fixture.log.count(kind) == 0 && rows < 4000 && steady_ns() < end) {
+      const std::vector<Tensor> in{ramp({++rows, 96}, 3, 0.1), ramp({96}, 1, 0.7)};
+      int64_t where = 0;
+      REQUIRE(gelu_right(in, fixture.run(in)[0], where));
+      fixture.session->wait_idle(std::chrono::milliseconds(1000));
+    }
+    return fixture.log.count(kind) > 0;
+  };
+  CHECK(run_until(EventKind::kCompiled));
+  CHECK(run_until(EventKind::kVerified));
+  CHECK(fixture.log.last(EventKind::kVerified).find("one live run") != std::string::npos);
+  CHECK(run_until(EventKind::kAccepted));
+}

@@ -235,6 +235,20 @@ TEST_CASE("tiering/warm_up: what was bound in a hurry is settled when its sizes 
   CHECK(test::difference(run(*session, {x}), first, 1e-4).empty());
 }
 
+TEST_CASE("tiering/warm_up: to settle what was bound in a hurry needs no budget") {
+  TierFaults faults;
+  faults.starved = true;
+  Fixture fixture(byte_layer(), {}, faults, create_interpreting_compiler());
+  for (int k = 0; k < 6; ++k) CHECK(multiplies_right(*fixture.session, 1));
+  fixture.session->wait_idle(kLong);  // regions were looked for
+  CHECK(multiplies_right(*fixture.session, 2));
+  REQUIRE(has_stand_ins(*fixture.session));
+  const int64_t end = steady_ns() + 20'000'000'000;
+  while (has_stand_ins(*fixture.session) && steady_ns() < end)
+    CHECK(multiplies_right(*fixture.session, 2));
+  CHECK_FALSE(has_stand_ins(*fixture.session));
+}
+
 TEST_CASE("tiering/warm_up: without followers runs settle what was bound in a hurry, each some") {
   constexpr uint32_t kLayers = 24;
   Config config;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that every folder includes only what lies below it.
+"""Checks that every folder includes only what lies below it, and calls nothing that does nothing there.
 
 The table MAY_INCLUDE is the order of layers; it is transitive. Usage:
     layers.py [ROOT]        exit 1 and one line per offending #include
@@ -50,6 +50,10 @@ OWNED_LIBRARIES = {
     "tiffio": {"images"},
     "webp": {"images"},
 }
+# Calls that only one header may make -> the header, and why.
+WRAPPED_CALLS = {
+    re.compile(r"\batexit\s*\("): ("src/base/at_exit.h", "does nothing in the shared libraries"),
+}
 SOURCE_SUFFIXES = {".h", ".hpp", ".c", ".cpp", ".cu", ".inc"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
@@ -70,6 +74,14 @@ def includes(path: Path):
     for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
         if match := INCLUDE.match(line):
             yield number, match[1], match[2]
+
+
+def wrapped_calls(path: Path):
+    """Line, header and reason of calls in WRAPPED_CALLS; comments are no calls."""
+    for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+        for call, (header, why) in WRAPPED_CALLS.items():
+            if call.search(line.split("//")[0]):
+                yield number, header, why
 
 
 def sources(directory: Path):
@@ -107,6 +119,9 @@ def check(root: Path) -> list[str]:
         allowed = closure(folder)
         for path in sources(directory):
             own = path.relative_to(src).as_posix() if path.is_relative_to(src) else ""
+            for number, header, why in wrapped_calls(path):
+                if path != root / header:
+                    report(path, number, f"this call {why}; see {header}")
             for number, quote, name in includes(path):
                 owners = OWNED_LIBRARIES.get(re.split(r"[/.]", name)[0])
                 if quote == "<" and owners is not None and folder not in owners:
@@ -142,6 +157,8 @@ def self_test() -> int:
     """Plants one violation of each kind and expects each to be reported."""
     files = {
         "src/base/a.h": "#pragma once\n",
+        "src/base/at_exit.h": "inline void at_exit(void (*f)()) { atexit(f); }\n",
+        "src/base/exits.cpp": "// std::atexit()\nvoid f() { at_exit(g); }\nvoid h() { std::atexit(g); }\n",
         "src/tensor/t.h": '#include "base/a.h"\n',
         "src/base/bad.cpp": '#include "tensor/t.h"\n',
         "src/plan/p.cpp": '#include "base/a.h"\n#include "backends/step.h"\n',
@@ -151,7 +168,7 @@ def self_test() -> int:
         "include/xc/xc.h": '#include <stdint.h>\n#include "base/a.h"\n',
         "tools/xc/main.cpp": '#include "base/a.h"\n#include <xc/xc.h>\n',
     }
-    expected = ["include/xc/xc.h:2", "src/backends/step.h:1", "src/base/bad.cpp:1", "src/plan/bad.cpp:1",
+    expected = ["include/xc/xc.h:2", "src/backends/step.h:1", "src/base/bad.cpp:1", "src/base/exits.cpp:3", "src/plan/bad.cpp:1",
                 "src/plan/bad.cpp:2", "tools/xc/main.cpp:1"]
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)

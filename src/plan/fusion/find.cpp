@@ -68,6 +68,7 @@ class Finder {
         keep_block(blocks[g]);  // over several parts: not weighed
     }
     for (size_t p = 0; p + 1 < cuts.size(); ++p) {
+      if (options_.stop && options_.stop()) return {};
       std::vector<std::vector<NodeId>> nodes;
       for (uint32_t g : inside[p]) nodes.push_back(given[g]);
       const fusion::Grouping& best = search_part(cuts[p], cuts[p + 1], nodes);

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -144,6 +145,8 @@ struct FusionOptions {
   std::vector<NodeId> barriers;
   Dim::Lookup sizes;  ///< of the symbols, for costs; unset, or without an answer: kNominalSize
   HostSpeed host = nominal_host_speed();
+  /// Asked before each part of the graph; once it says so, the search ends and finds nothing.
+  std::function<bool()> stop;
 };
 constexpr int64_t kNominalSize = 128;
 

@@ -662,3 +662,21 @@ TEST_CASE("plan/fusion: a few rows of a block are worked on like a vector of the
   CHECK(flops(17) == flops(32));
   CHECK(flops(0) == 0);
 }
+
+TEST_CASE("plan/fusion: a search that is stopped ends before its next part, and finds nothing") {
+  const std::vector<std::string> ops{"Sigmoid", "Tanh", "Erf", "Exp"};
+  std::string text = "graph g(%v0: f32[n, 8]) -> (%v400) {\n";
+  for (size_t k = 0; k < 400; ++k)
+    text += fmt::format("  %v{} = {}(%v{})\n", k + 1, ops[k % ops.size()], k);
+  Graph graph = parse_graph(text + "}");
+  infer_types(graph);
+  FusionOptions options;
+  int parts = 0, most = 1 << 30;
+  options.stop = [&] { return ++parts > most; };
+  CHECK(!find_regions(graph, options).empty());
+  REQUIRE(parts > 1);
+  most = parts - 1;
+  parts = 0;
+  CHECK(find_regions(graph, options).empty());
+  CHECK(parts == most + 1);
+}

@@ -3,6 +3,8 @@
 #include "tier/queue.h"
 
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <future>
@@ -126,4 +128,59 @@ TEST_CASE("tier/queue: where the system refuses the thread, nothing is done and 
   CHECK(!f.queue.take_refusal());
   CHECK(f.queue.wait_idle(f.state, kLong));
   CHECK(f.done.empty());
+}
+
+TEST_CASE("tier/queue: a child made by fork() asks for no lock that may be held in it") {
+  // Compiles are dropped with the lock held, and with them what they hold.
+  Fixture f;
+  pid_t child = -1;
+  f.hold();
+  {
+    const std::shared_ptr<int> forks(new int, [&](const int* held) {
+      delete held;
+      child = fork();
+      if (child != 0) return;
+      alarm(10);  // a deadlock ends the child, and is seen
+      f.queue.post(f.state, [](Program&, ProgramState&) {});
+      f.queue.reclaim(*f.program);
+      _exit(0);
+    });
+    Urgency urgency;
+    f.queue.post_compile(f.state, [forks](Program&, ProgramState&) {}, urgency);
+  }
+  f.queue.drop_compiles(f.state);
+  f.go.set_value();
+  REQUIRE(child > 0);
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+}
+
+TEST_CASE("tier/queue: a thread that waits to freeze a program comes before its next job") {
+  Fixture f;
+  std::atomic<int> jobs{0};
+  std::atomic<bool> stop{false};
+  // Each posts the next, like parts of packing.
+  std::function<void(Program&, ProgramState&)> part = [&](Program&, ProgramState&) {
+    ++jobs;
+    const int64_t end = steady_ns() + 1'000'000;
+    while (steady_ns() < end) {
+    }
+    if (!stop) f.queue.post(f.state, part);
+  };
+  f.queue.post(f.state, part);
+  for (int k = 0; k < 20; ++k) {
+    const int seen = jobs;
+    while (jobs == seen) std::this_thread::yield();
+    ++f.state->freezing;
+    const int before = jobs;
+    f.state->work.lock();
+    const int after = jobs;
+    --f.state->freezing;
+    f.state->freezing.notify_all();
+    f.state->work.unlock();
+    CHECK(after - before <= 1);
+  }
+  stop = true;
+  CHECK(f.queue.wait_idle(f.state, kLong));
 }
