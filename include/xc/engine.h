@@ -50,8 +50,9 @@ typedef struct xc_config {
   int64_t jit;      /* XC_JIT_... */
   int64_t numerics; /* XC_NUMERICS_... */
   int64_t code_cache_bytes;  /* engine: executable memory; 0 = 64 MiB */
-  int64_t bound_cache_bytes; /* plans bound to shapes, per session: over it the oldest go, but for
-                              * those of the last four shapes and of prepared calls; 0 = 24 MiB */
+  int64_t bound_cache_bytes; /* plans bound to shapes, per session with its loops and branches: over
+                              * it the oldest go, but for those of the last four shapes (of each
+                              * body too) and of prepared calls; 0 = 24 MiB */
   int64_t max_memory_bytes;  /* of values and results of one run, its loops and bodies included, and
                               * of copies of inputs that are not row-major: over it a run fails with
                               * XC_LIMIT before it allocates them (containers and sizes that only a

@@ -16,13 +16,14 @@ typedef struct xc_counters {
   uint32_t struct_size;     /* set by the caller */
   uint32_t reserved;        /* 0 */
   int64_t runs;             /* of the session so far */
-  int64_t signatures;       /* distinct input signatures met */
+  int64_t signatures;       /* input signatures bound; one that comes when it was evicted again */
   int64_t compiled_regions; /* fused kernels compiled */
   int64_t swapped;          /* plans published after a kernel was accepted */
   int64_t rolled_back;      /* accepted, then found slower and taken out */
   int64_t rejected;         /* compiled, and measured not faster */
   int64_t code_bytes;       /* executable memory in use */
-  int64_t bound_bytes;      /* memory of plans bound to signatures */
+  int64_t bound_bytes;      /* memory of plans bound to signatures, evicted ones that a run may be
+                             * in included */
   double compile_ms;        /* CPU of background work: packing, search, compiling, verification */
   double net_saved_ms;      /* time saved on runs so far, minus compile_ms; negative at first */
   int64_t working_bytes;    /* arenas, scratch and outputs of all runs of the engine */

@@ -54,11 +54,13 @@ enum {
                           * Enough is one run of the same shapes before (and of the same strides,
                           * where inputs are not row-major; by as many threads at once) whose
                           * returned outputs were released; a plan that changed since may need one
-                          * more, see xc_session_freeze(). Models with steps that always allocate,
-                          * or with more than 64 inputs or outputs, are refused. Such runs are not
-                          * measured. What vendor libraries allocate by themselves is not counted:
-                          * oneDNN takes some nine small blocks per convolution ("onednn" in
-                          * xc_session_explain()), one per product of bytes. Since 0.1 */
+                          * more, see xc_session_freeze(), and until the first such run of a session
+                          * memory is given back that some thousand others had no use for. Models
+                          * with steps that always allocate, or with more than 64 inputs or outputs,
+                          * are refused. Such runs are not measured. What vendor libraries allocate
+                          * by themselves is not counted: oneDNN takes some nine small blocks per
+                          * convolution ("onednn" in xc_session_explain()), one per product of
+                          * bytes. Since 0.1 */
 };
 
 typedef struct xc_run_options {

@@ -27,7 +27,7 @@ constexpr std::array<ConfigRow, 23> kTable{{
     {"code_cache_bytes", "XC_CODE_CACHE_BYTES", "", 64 << 20, 0, kMax, &C::code_cache_bytes,
      nullptr, "cap of executable memory of an engine", kEngineOnly},
     {"bound_cache_bytes", "XC_BOUND_CACHE_BYTES", "", 24 << 20, 0, kMax, &C::bound_cache_bytes,
-     nullptr, "cap of plans bound to input signatures, per session"},
+     nullptr, "cap of plans bound to input signatures, per session with its loops and branches"},
     {"max_memory_bytes", "XC_MAX_MEMORY_BYTES", "", 0, 0, kMax, &C::max_memory_bytes, nullptr,
      "cap of the memory one run may need; 0 = none"},
     {"compile_cpu_percent", "XC_COMPILE_CPU_PERCENT", "", 2, 0, 100, &C::compile_cpu_percent,

@@ -75,7 +75,7 @@ struct SearchSummary {
 
 struct ProfileSummary {
   int64_t runs = 0;
-  int64_t signatures = 0;  ///< distinct input signatures bound
+  int64_t signatures = 0;  ///< input signatures bound, again where evicted
   int64_t compiled_regions = 0;
   int64_t swapped = 0;  ///< plans published after acceptance
   int64_t rolled_back = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/hash.h"
 #include "ops/containers.h"
 #include "runtime/executor.h"
 
@@ -213,7 +214,28 @@ void BodyLoop::look_up() {
     program_ = &program;
     lease_.emplace(program);
   }
-  entry_ = program.shared_entry_for(views_, lease_->context());
+  const int64_t cap = program.bound_cache()->cap();
+  const bool many = met_bytes_ > cap - cap / 4;
+  entry_ = program.shared_entry_for(views_, lease_->context(),
+                                    many              ? Joins::kNever
+                                    : met_bytes_ == 0 ? Joins::kAlways
+                                                      : Joins::kWhereThereIsRoom);
+  if (many && entry_->passes && passed_before())
+    entry_ = program.shared_entry_for(views_, lease_->context());
+  met_bytes_ += entry_->held.bytes();
+}
+
+bool BodyLoop::passed_before() {
+  constexpr size_t kRemembered = 64;
+  const std::vector<int64_t>& key = entry_->key;
+  const uint64_t hash = hash_bytes(key.data(), key.size() * sizeof(int64_t)).low;
+  if (std::ranges::find(passed_, hash) != passed_.end()) return true;
+  if (passed_.size() < kRemembered)
+    passed_.push_back(hash);
+  else
+    passed_[passed_count_ % kRemembered] = hash;
+  ++passed_count_;
+  return false;
 }
 
 void BodyLoop::find_updated() {

@@ -109,6 +109,8 @@ class BodyLoop {
   };
   void set_input(size_t index, const Tensor& tensor);
   void look_up();
+  /// Whether the signature at hand passed through lately, and comes again.
+  bool passed_before();
   void move_slices();
   void take_results();
   /// Which states the plan in use updates in place.
@@ -137,6 +139,12 @@ class BodyLoop {
   std::optional<LeaseScope> lease_;
   Program* program_ = nullptr;
   std::shared_ptr<SignatureEntry> entry_;
+  /// Of the signatures met. A loop that meets more than the cache has room for, one per iteration
+  /// as where it cuts by its number, would evict those that its next run meets first: the rest
+  /// passes through, unless it comes again.
+  int64_t met_bytes_ = 0;
+  std::vector<uint64_t> passed_;  ///< hashes of the last that did
+  size_t passed_count_ = 0;
   const Published* seen_ = nullptr;  ///< what find_updated() last looked at; never read through
   bool updates_ = false;             ///< some state may be updated in place
 };

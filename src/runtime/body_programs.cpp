@@ -73,7 +73,9 @@ Program& Program::child(const Node& node, size_t subgraph, std::span<const Tenso
     value.elements.reset();
   }
   at_input_sizes([&] { infer_types_again(*body); });
-  return *add_child(model, inputs, create(engine_, body, config_, name_ + "/" + node.name));
+  return *add_child(
+      model, inputs,
+      create(engine_, body, config_, name_ + "/" + node.name, {}, Packing::kNow, bound_));
 }
 
 std::shared_ptr<Program> Program::find_variant(std::span<const TensorView> inputs) {
@@ -88,13 +90,13 @@ std::shared_ptr<Program> Program::variant(std::span<const TensorView> inputs,
   return made ? add_child(*graph_, inputs, std::move(made)) : nullptr;
 }
 
-bool Program::variants_in_use(size_t kept) const {
+size_t Program::variants_in_use() const {
   constexpr uint64_t kRecent = 1000;  // runs: making one takes as long as some hundred
   std::lock_guard lock(mutex_);
   const auto variants = children_.find(graph_.get());
-  return variants != children_.end() && variants->second.size() >= kept &&
-         std::all_of(variants->second.begin(), variants->second.end(),
-                     [&](const Child& child) { return child.last_use + kRecent > uses_; });
+  if (variants == children_.end()) return 0;
+  return static_cast<size_t>(std::ranges::count_if(
+      variants->second, [&](const Child& child) { return child.last_use + kRecent > uses_; }));
 }
 
 std::vector<std::shared_ptr<Program>> Program::variants() const {

@@ -97,33 +97,55 @@ int64_t input_element(const TensorView& input, int64_t index) {
   return std::max(load_int64(input.data, input.dtype, at), -INT64_MAX);
 }
 
-bool has_branch_choice(const Graph& graph) {
-  return !open_conditions(graph).empty();
+int64_t InputNumber::of(std::span<const TensorView> inputs) const {
+  return element ? input_element(inputs[input], index) : inputs[input].dims[index];
 }
 
 size_t BranchChoice::index_of(const std::string& symbol) const {
   const auto known = std::find_if(sources_.begin(), sources_.end(),
-                                  [&](const Source& s) { return s.symbol == symbol; });
+                                  [&](const InputNumber& s) { return s.symbol == symbol; });
   return static_cast<size_t>(known - sources_.begin());
 }
 
-int64_t BranchChoice::number(const Source& source, std::span<const TensorView> inputs) const {
-  const TensorView& input = inputs[source.input];
-  return source.element ? input_element(input, source.index) : input.dims[source.index];
+OpenBranches::OpenBranches(const Graph& graph) {
+  const std::vector<ValueId> open = open_conditions(graph);
+  if (open.empty()) return;
+  std::unordered_map<std::string, uint32_t> places;
+  for_each_symbol(graph, [&](const std::string& symbol, uint32_t input, uint32_t index, bool el) {
+    if (places.emplace(symbol, static_cast<uint32_t>(sources_.size())).second)
+      sources_.push_back({symbol, input, index, el});
+  });
+  for (const ValueId v : open)
+    conditions_.emplace_back(std::vector<Dim>{graph.value(v).elements->front()},
+                             [&](const std::string& symbol) { return places.at(symbol); });
+}
+
+bool OpenBranches::any_follows(std::span<const TensorView> inputs) const {
+  std::vector<int64_t> numbers;
+  for (const InputNumber& source : sources_) numbers.push_back(source.of(inputs));
+  return std::ranges::any_of(conditions_, [&](const DimProgram& condition) {
+    int64_t outcome = 0;
+    try {
+      condition.run(numbers.data(), &outcome);
+    } catch (const Error&) {
+      return false;
+    }
+    return true;
+  });
 }
 
 bool BranchChoice::decide(Graph& graph, std::span<const TensorView> inputs) {
   const std::vector<ValueId> open = open_conditions(graph);
   if (open.empty()) return false;
-  std::unordered_map<std::string, Source> sources;
+  std::unordered_map<std::string, InputNumber> sources;
   for_each_symbol(graph, [&](const std::string& symbol, uint32_t input, uint32_t index, bool el) {
-    sources.emplace(symbol, Source{symbol, input, index, el});
+    sources.emplace(symbol, InputNumber{symbol, input, index, el});
   });
   Patch patch(graph, "branch-choice");
   for (const ValueId v : open) {
     const Dim condition = graph.value(v).elements->front();
     const auto outcome = value_of(
-        condition, [&](const std::string& symbol) { return number(sources.at(symbol), inputs); });
+        condition, [&](const std::string& symbol) { return sources.at(symbol).of(inputs); });
     if (!outcome) continue;
     conditions_.push_back(condition);
     outcomes_.push_back(*outcome);
@@ -155,7 +177,7 @@ bool BranchChoice::holds(std::span<const TensorView> inputs) const {
     more.resize(sources_.size() + outcomes_.size());
     numbers = more.data();
   }
-  for (size_t k = 0; k < sources_.size(); ++k) numbers[k] = number(sources_[k], inputs);
+  for (size_t k = 0; k < sources_.size(); ++k) numbers[k] = sources_[k].of(inputs);
   int64_t* const found = numbers + sources_.size();
   try {
     program_.run(numbers, found);
@@ -169,7 +191,7 @@ bool BranchChoice::may_hold(std::span<const Dims> dims) const {
   for (size_t k = 0; k < conditions_.size(); ++k) {
     const auto found =
         value_of(conditions_[k], [&](const std::string& symbol) -> std::optional<int64_t> {
-          const Source& source = sources_[index_of(symbol)];
+          const InputNumber& source = sources_[index_of(symbol)];
           if (source.element) return std::nullopt;
           return dims[source.input][source.index];
         });

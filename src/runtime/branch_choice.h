@@ -18,6 +18,15 @@ namespace xc {
 /// start", has no negative: the next one stands for it, which is as far from any size.
 int64_t input_element(const TensorView& input, int64_t index);
 
+/// A number that inputs give by themselves.
+struct InputNumber {
+  std::string symbol;
+  uint32_t input;
+  uint32_t index;  ///< of an axis or an element
+  bool element;
+  int64_t of(std::span<const TensorView> inputs) const;
+};
+
 /// The outcomes that a Program was made for. Of inputs that the model's types allow. Immutable once
 /// made, safe to share between threads.
 class BranchChoice {
@@ -36,24 +45,29 @@ class BranchChoice {
   std::string text() const;
 
  private:
-  struct Source {
-    std::string symbol;
-    uint32_t input;
-    uint32_t index;  ///< of an axis or an element
-    bool element;
-  };
   /// Into sources_; its size where there is none.
   size_t index_of(const std::string& symbol) const;
-  int64_t number(const Source& source, std::span<const TensorView> inputs) const;
 
-  std::vector<Source> sources_;
+  std::vector<InputNumber> sources_;
   std::vector<Dim> conditions_;  ///< 1 where one is true
   std::vector<int64_t> outcomes_;
   DimProgram program_;
 };
 
-/// Does a typed graph have Ifs that decide() would look at? Those that leave sizes open: others are
-/// a step like any.
-bool has_branch_choice(const Graph& graph);
+/// The Ifs of a typed graph that decide() would look at: those that leave sizes open, others are a
+/// step like any.
+class OpenBranches {
+ public:
+  OpenBranches() = default;
+  explicit OpenBranches(const Graph& graph);
+  bool empty() const { return conditions_.empty(); }
+  /// Does an outcome follow from these inputs? None does from a division by zero; then decide()
+  /// need not be tried.
+  bool any_follows(std::span<const TensorView> inputs) const;
+
+ private:
+  std::vector<InputNumber> sources_;
+  std::vector<DimProgram> conditions_;
+};
 
 }  // namespace xc

@@ -30,9 +30,14 @@ class Epochs {
   /// There is room to remember kRoom of them; where more wait and there is no memory, it is kept
   /// for ever.
   void retire(std::shared_ptr<const void> object) noexcept;
-  /// Destroys what no run can see. Cheap when nothing is retired.
-  void reclaim() noexcept;
+  /// Destroys what no run can see, so many objects at most. Cheap when nothing is retired. Whether
+  /// none of those is left.
+  bool reclaim(size_t most = SIZE_MAX) noexcept;
   size_t retired() const;
+  /// Whether a run that entered then was the one for which reclaim() left the rest.
+  bool waits_for(uint64_t epoch) const {
+    return waits_for_.load(std::memory_order_relaxed) == epoch;
+  }
 
  private:
   static constexpr size_t kRoom = 16;
@@ -43,8 +48,10 @@ class Epochs {
     uint64_t epoch;
     std::shared_ptr<const void> object;
   };
-  std::shared_ptr<const void> take_dead() noexcept;
-  std::vector<Retired> retired_;
+  uint64_t oldest_run() const noexcept;
+  std::vector<Retired> retired_;  ///< by rising epochs
+  size_t first_ = 0;              ///< in `retired_`: what was before is destroyed
+  std::atomic<uint64_t> waits_for_{0};
   alignas(std::shared_ptr<const void>) std::byte
       never_destroyed_[sizeof(std::shared_ptr<const void>)];
 };

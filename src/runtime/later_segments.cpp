@@ -44,16 +44,26 @@ SignatureEntry& Program::later_entry(const std::shared_ptr<const Plan>& begun, u
     std::shared_lock lock(table_mutex_);
     if (const auto it = table_.find(context.key); it != table_.end()) entry = it->second.get();
   }
-  if (!entry) {
+  if (entry) {
+    state.passed.reset();
+  } else {
     const NoCancellation whole;
     auto made = std::make_shared<SignatureEntry>();
     made->key = context.key;
     made->symbols = symbols;
     made->segment = segment;
     made->begun = begun;
-    const auto like = ran_last(state.last_entry, state.last_generation);
+    made->passes = !joins_table(Joins::kWhereThereIsRoom);
+    const auto like =
+        state.passed ? state.passed : ran_last(state.last_entry, state.last_generation);
     const auto seat = at_input_sizes([&] { return bind_first(*made, like.get()); });
-    entry = &insert(std::move(made), seat);
+    entry = &insert(std::move(made), seat, context);
+    if (entry->passes) {
+      state.passed = published(*entry)->active->bound;
+      state.last_entry = nullptr;  // gone when the run ends
+      return *entry;
+    }
+    state.passed.reset();
   }
   state.last_entry = entry;
   state.last_generation = generation;
@@ -91,14 +101,7 @@ void Program::drop_stale_segments() {
   {
     std::unique_lock lock(table_mutex_);
     // What is there under its key by now may be another one, which a run is in.
-    std::erase_if(stale, [&](const auto& entry) {
-      const auto it = table_.find(entry->key);
-      if (it == table_.end() || it->second != entry) return true;
-      table_.erase(it);
-      return false;
-    });
-    for (const auto& entry : stale)
-      bound_bytes_.fetch_sub(entry->held_bytes, std::memory_order_relaxed);
+    std::erase_if(stale, [&](const auto& entry) { return !take_out(*entry, true); });
     generation_.fetch_add(1, std::memory_order_acq_rel);
   }
   for (auto& entry : stale) epochs_.retire(std::move(entry));

@@ -3,6 +3,7 @@
 // enough.
 
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.h"
 #include "runtime/executor.h"
@@ -35,6 +36,29 @@ class IdleContext {
  private:
   Program& program_;
   RunContext& context_;
+};
+
+/// Outputs that the run took for the caller: given back where it fails.
+class TakenOutputs {
+ public:
+  explicit TakenOutputs(const OutputPorts& outputs) : outputs_(outputs) {}
+  ~TakenOutputs() {
+    for (uint32_t i = 0; i < outputs_.count; ++i)
+      if ((taken_ >> i & 1) != 0) std::exchange(outputs_.slots[i], nullptr)->release();
+  }
+  TakenOutputs(const TakenOutputs&) = delete;
+  TakenOutputs& operator=(const TakenOutputs&) = delete;
+  bool take(uint32_t output, DType dtype, std::span<const int64_t> dims) {
+    outputs_.slots[output] = outputs_.pool->acquire_ready(output, dtype, dims);
+    taken_ |= static_cast<uint64_t>(outputs_.slots[output] != nullptr) << output;
+    return outputs_.slots[output] != nullptr;
+  }
+  void keep() { taken_ = 0; }
+
+ private:
+  static_assert(kPortsOnStack <= 64);
+  const OutputPorts& outputs_;
+  uint64_t taken_ = 0;  ///< bit i: slot i
 };
 
 /// Refuses where a run of `bound` in `context` would have to allocate.
@@ -94,6 +118,7 @@ RunContext& Program::take_idle() {
 void Program::run_in_place(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
                            OutputPool& pool, const RunOptions& options) {
   check_inputs(inputs);
+  if (!in_place_.load(std::memory_order_relaxed)) in_place_.store(true, std::memory_order_relaxed);
   void* data[kPortsOnStack];
   if (std::max(inputs.size(), outputs.size()) > kPortsOnStack)
     refuse(fmt::format("the model has more than {} inputs or outputs", kPortsOnStack),
@@ -130,13 +155,14 @@ void Program::run_in_place(std::span<const TensorView> inputs, std::span<xc_tens
     refuse("copies of inputs that are not row-major, or in whose memory an output lies, are new",
            "run these inputs once without no_alloc, or give row-major ones and other memory");
   check_memory(bound, context);
+  TakenOutputs taken(ports);
   for (uint32_t i = 0; i < outputs.size(); ++i) {
     const PlanValue& value = bound.plan->values[bound.plan->outputs[i]];
     const Storage storage = bound.plan->buffers[value.buffer].storage;
     if (value.dtype == DType::kUndefined || storage == Storage::kDynamic)
       refuse("an output is made by the run", kNeverServed);
     if (!outputs[i] && storage == Storage::kOutput &&
-        !pool.ready(i, value.dtype, bound.dims(bound.plan->outputs[i])))
+        !taken.take(i, value.dtype, bound.dims(bound.plan->outputs[i])))
       refuse("no returned output is free", "release one, or give a tensor for it");
   }
   const uint64_t run = context.runs.load(std::memory_order_relaxed);
@@ -148,6 +174,7 @@ void Program::run_in_place(std::span<const TensorView> inputs, std::span<xc_tens
     context.staged.copy(inputs);
   }
   Executor(*this, context, options).run({.version = &version}, 0, data, ports);
+  taken.keep();
 }
 
 }  // namespace xc

@@ -77,22 +77,32 @@ xc_tensor* OutputPool::acquire(uint32_t output, DType dtype, std::span<const int
     delete handle;
     throw;
   }
+  return handed_out(handle, output);
+}
+
+xc_tensor* OutputPool::handed_out(xc_tensor* handle, uint32_t output) {
   handle->references.store(1, std::memory_order_relaxed);
   handle->pool = shared_from_this();
   handle->pool_index = output;
   return handle;
 }
 
-bool OutputPool::ready(uint32_t output, DType dtype, std::span<const int64_t> dims) {
+xc_tensor* OutputPool::acquire_ready(uint32_t output, DType dtype, std::span<const int64_t> dims) {
   const int64_t bytes = checked_mul(element_count(dims), element_size(dtype));
-  std::lock_guard lock(mutex_);
-  Shelf& shelf = shelves_[output];
-  if (shelf.free.empty()) return false;
-  const xc_tensor* const next = shelf.free.back();
-  if (next->tensor.dtype() != dtype || next->tensor.buffer()->bytes() < bytes) return false;
-  // A run that may not allocate relies on it again.
-  shelf.asked = std::max(shelf.asked, next->tensor.buffer()->bytes());
-  return true;
+  xc_tensor* handle = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    Shelf& shelf = shelves_[output];
+    if (shelf.free.empty()) return nullptr;
+    handle = shelf.free.back();
+    const int64_t has = handle->tensor.buffer()->bytes();
+    if (handle->tensor.dtype() != dtype || has < bytes) return nullptr;
+    // A run that may not allocate relies on it again.
+    shelf.asked = std::max(shelf.asked, has);
+    shelf.free.pop_back();
+  }
+  handle->tensor.set_dims(dims);
+  return handed_out(handle, output);
 }
 
 void OutputPool::give_back(xc_tensor* handle) noexcept {

@@ -19,8 +19,8 @@ class OutputPool : public std::enable_shared_from_this<OutputPool> {
   /// A handle with one reference and row-major memory for `dims`; reuses a free one of this output
   /// without allocating when its memory is large enough.
   xc_tensor* acquire(uint32_t output, DType dtype, std::span<const int64_t> dims);
-  /// Whether acquire() would find a free handle whose memory is large enough.
-  bool ready(uint32_t output, DType dtype, std::span<const int64_t> dims);
+  /// The same of a handle whose memory is large enough; null where the next one's is not.
+  xc_tensor* acquire_ready(uint32_t output, DType dtype, std::span<const int64_t> dims);
   void give_back(xc_tensor* handle) noexcept;
 
   static constexpr size_t kKeep = 8;  ///< free handles per output
@@ -34,6 +34,8 @@ class OutputPool : public std::enable_shared_from_this<OutputPool> {
     /// Whether a handle holds far more than that.
     bool too_large(const xc_tensor* handle) const;
   };
+  /// A handle with its memory is the caller's from here on.
+  xc_tensor* handed_out(xc_tensor* handle, uint32_t output);
   std::shared_ptr<Engine> engine_;
   std::mutex mutex_;
   std::vector<Shelf> shelves_;

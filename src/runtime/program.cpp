@@ -4,6 +4,8 @@
 
 #include "runtime/program.h"
 
+#include <algorithm>
+
 #include "base/memory_budget.h"
 #include "runtime/executor.h"
 #include "runtime/overlap.h"
@@ -24,7 +26,8 @@ PlannerOptions planner_options(const Engine& engine, const Config& config) {
 }
 
 Program::Program(std::shared_ptr<Engine> engine, std::shared_ptr<const Graph> graph,
-                 const Config& config, std::string name, BranchChoice branches, Packing packing)
+                 const Config& config, std::string name, BranchChoice branches, Packing packing,
+                 std::shared_ptr<BoundCache> bound)
     : engine_(std::move(engine)),
       graph_(std::move(graph)),
       config_(config),
@@ -32,6 +35,8 @@ Program::Program(std::shared_ptr<Engine> engine, std::shared_ptr<const Graph> gr
       branches_(std::move(branches)),
       planner_(graph_, engine_->backend(), planner_options(*engine_, config_)),
       value_facts_(graph_->value_count()),
+      bound_(bound ? std::move(bound)
+                   : std::make_shared<BoundCache>(effective(config_, &Config::bound_cache_bytes))),
       body_pool_(std::make_shared<OutputPool>(engine_, graph_->outputs.size())) {
   if (config_.trace_steps > 0)
     trace_ = std::make_unique<RunTrace>(static_cast<size_t>(config_.trace_steps));
@@ -74,16 +79,40 @@ std::vector<const Step*> Program::take_packed() {
 std::shared_ptr<Program> Program::create(std::shared_ptr<Engine> engine,
                                          std::shared_ptr<const Graph> graph, const Config& config,
                                          const std::string& name, BranchChoice branches,
-                                         Packing packing) {
-  return std::shared_ptr<Program>(
-      new Program(std::move(engine), std::move(graph), config, name, std::move(branches), packing));
+                                         Packing packing, std::shared_ptr<BoundCache> bound) {
+  const std::shared_ptr<Program> out(new Program(std::move(engine), std::move(graph), config, name,
+                                                 std::move(branches), packing, std::move(bound)));
+  out->bound_->add(out);
+  return out;
 }
 
 Program::~Program() {
+  bound_->remove();
   if (tier_knows_) engine_->tier()->removed(*this);
 }
 
 // ---- contexts -----------------------------------------------------------------------------------
+
+bool RunContext::holds_memory() const {
+  return scratch.bytes() > 0 || staged.memory().bytes() > 0 ||
+         std::ranges::any_of(segments, [](const auto& s) { return s.arena.bytes() > 0; });
+}
+
+void RunContext::trim() {
+  for (SegmentState& segment : segments)
+    if (segment.arena.trim()) segment.resolved[0].serial = segment.resolved[1].serial = 0;
+  scratch.trim();
+  staged.memory().trim();
+}
+
+void RunContext::drop_memory() {
+  for (SegmentState& segment : segments) {
+    segment.arena.drop();
+    segment.resolved[0].serial = segment.resolved[1].serial = 0;
+  }
+  scratch.drop();
+  staged.memory().drop();
+}
 
 RunContext& Program::lease() {
   std::lock_guard lock(context_mutex_);
@@ -99,8 +128,25 @@ RunContext& Program::lease() {
 }
 
 void Program::give_back(RunContext& context) {
+  constexpr uint64_t kIdle = 4096, kLooks = 64;
+  const bool trims = !in_place_.load(std::memory_order_relaxed);
+  if (trims) context.trim();
+  RunContext* unused = nullptr;
+  {
+    std::lock_guard lock(context_mutex_);
+    idle_.push_back(&context);
+    context.given_back = ++given_back_;
+    if (!trims || given_back_ % kLooks != 0) return;
+    const auto it = std::ranges::find_if(idle_, [&](const RunContext* idle) {
+      return idle->given_back + kIdle < given_back_ && idle->holds_memory();
+    });
+    if (it == idle_.end()) return;
+    unused = *it;
+    idle_.erase(it);
+  }
+  unused->drop_memory();  // it may take long
   std::lock_guard lock(context_mutex_);
-  idle_.push_back(&context);
+  idle_.insert(idle_.begin(), unused);
 }
 
 uint64_t Program::total_runs() {
@@ -112,21 +158,28 @@ uint64_t Program::total_runs() {
 
 // ---- running ------------------------------------------------------------------------------------
 
-namespace {
-
 /// Epoch of a run: set at entry, cleared at exit.
-class EpochScope {
+class Program::EpochScope {
  public:
-  EpochScope(const Epochs& epochs, RunContext& context) : context_(context) {
-    context_.epoch.store(epochs.current(), std::memory_order_seq_cst);
+  EpochScope(Program& program, RunContext& context) : program_(program), context_(context) {
+    context_.epoch.store(program_.epochs_.current(), std::memory_order_seq_cst);
   }
-  ~EpochScope() { context_.epoch.store(0, std::memory_order_release); }
+  ~EpochScope() {
+    context_.passing.clear();
+    const uint64_t entered = context_.epoch.load(std::memory_order_relaxed);
+    context_.epoch.store(0, std::memory_order_release);
+    if (program_.epochs_.waits_for(entered)) [[unlikely]]
+      program_.evicted_.store(true, std::memory_order_relaxed);
+  }
   EpochScope(const EpochScope&) = delete;
   EpochScope& operator=(const EpochScope&) = delete;
 
  private:
+  Program& program_;
   RunContext& context_;
 };
+
+namespace {
 
 /// The owned form of a container or of strings that a caller lends; elements of a container keep
 /// their memory.
@@ -150,7 +203,7 @@ void Program::run_once(std::span<const TensorView> inputs, std::span<xc_tensor*>
                        const std::shared_ptr<OutputPool>& pool, const RunOptions& options) {
   LeaseScope lease(*this);
   RunContext& context = lease.context();
-  const EpochScope epoch(epochs_, context);
+  const EpochScope epoch(*this, context);
   SignatureEntry& entry = entry_for(inputs, context);
   const bool shared = shares_inputs(*graph_, inputs, outputs);
   void* inline_data[kPortsOnStack];
@@ -190,21 +243,22 @@ void Program::run_once(std::span<const TensorView> inputs, std::span<xc_tensor*>
 
 void Program::run_prepared(RunContext& context, SignatureEntry& entry, void* const* input_data,
                            const OutputPorts& outputs, const RunOptions& options) {
-  const EpochScope epoch(epochs_, context);
+  const EpochScope epoch(*this, context);
   execute(context, entry, input_data, outputs, options);
 }
 
 void Program::run_staged(RunContext& context, SignatureEntry& entry, const Staging& staging,
                          const OutputPorts& outputs, const RunOptions& options) {
-  const EpochScope epoch(epochs_, context);
+  const EpochScope epoch(*this, context);
   execute(context, entry, staging.data, outputs, options, &staging);
 }
 
 std::shared_ptr<SignatureEntry> Program::shared_entry_for(std::span<const TensorView> inputs,
-                                                          RunContext& context) {
-  const EpochScope epoch(epochs_, context);
+                                                          RunContext& context, Joins joins) {
+  const EpochScope epoch(*this, context);
   for (;;) {
-    std::shared_ptr<SignatureEntry> entry = entry_for(inputs, context).shared_from_this();
+    std::shared_ptr<SignatureEntry> entry = entry_for(inputs, context, joins).shared_from_this();
+    if (entry->passes) return entry;
     // Held and in the table it stays there; between the two it may have been evicted.
     std::shared_lock lock(table_mutex_);
     if (const auto it = table_.find(entry->key); it != table_.end() && it->second == entry)

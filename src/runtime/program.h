@@ -12,8 +12,10 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <span>
 #include <string>
@@ -24,6 +26,7 @@
 #include "plan/planner.h"
 #include "profile/run_trace.h"
 #include "profile/value_facts.h"
+#include "runtime/bound_cache.h"
 #include "runtime/branch_choice.h"
 #include "runtime/engine.h"
 #include "runtime/epoch.h"
@@ -139,7 +142,6 @@ struct SignatureEntry : std::enable_shared_from_this<SignatureEntry> {
   std::atomic<const Published*> current{nullptr};
   std::shared_ptr<const Published> owner;  ///< of `current`; guarded by Program::mutex
   std::shared_ptr<Version> base;     ///< the base plan's; null where another was published at once
-  int64_t held_bytes = 0;            ///< of all that is kept for it, as bound_bytes() counts it
   std::shared_ptr<void> tier_facts;  ///< of the tier; guarded by its lock on the program
   std::atomic<uint64_t> runs{0};     ///< sampled count times the period
   std::atomic<int64_t> last_use{0};  ///< steady ns of the last sampled run
@@ -148,6 +150,12 @@ struct SignatureEntry : std::enable_shared_from_this<SignatureEntry> {
   std::atomic<bool> forgotten{false};       ///< Program::forget(): no run may begin with it
   std::atomic<uint32_t> attention{0};       ///< Program::attention_ at its last run
   std::atomic<int> sample_bits{kNeverRan};  ///< sampling.h
+
+  HeldBytes held;       ///< all that is kept for it
+  bool passes = false;  ///< it serves one run, or those of a loop, and joins no table
+  // In a table, guarded by its lock.
+  std::list<SignatureEntry*>::iterator place;  ///< in Program::order_
+  int64_t placed = 0;                          ///< last_use when it was put there
 };
 
 /// The longest unused first. Runs may go on meanwhile.
@@ -158,13 +166,22 @@ std::vector<std::shared_ptr<SignatureEntry>> by_last_use(
 /// may never need to.
 enum class Packing : uint8_t { kNow, kLater };
 
+/// Whether a new entry joins the table, where later runs of its sizes find it.
+enum class Joins : uint8_t {
+  kWhereThereIsRoom,  ///< not while what left it cannot go, for a run that began long ago
+  kAlways,
+  kNever,
+};
+
 class Program : public std::enable_shared_from_this<Program> {
  public:
   /// `graph`: typed and verified. Children of control-flow nodes are created on first use.
+  /// `bound`: what it counts its entries in, with others; null = one of its own.
   static std::shared_ptr<Program> create(std::shared_ptr<Engine> engine,
                                          std::shared_ptr<const Graph> graph, const Config& config,
                                          const std::string& name, BranchChoice branches = {},
-                                         Packing packing = Packing::kNow);
+                                         Packing packing = Packing::kNow,
+                                         std::shared_ptr<BoundCache> bound = nullptr);
   ~Program();
 
   /// Runs with inputs in graph order.
@@ -187,8 +204,8 @@ class Program : public std::enable_shared_from_this<Program> {
   /// Where there are more than `kept` variants, the one used least lately of those that nobody
   /// holds, which is none of this one's any more; null where there is none.
   std::shared_ptr<Program> take_variant(size_t kept);
-  /// Are there `kept` of them, all of which lately ran?
-  bool variants_in_use(size_t kept) const;
+  /// How many of them lately ran.
+  size_t variants_in_use() const;
   /// Those made so far, the one used last first.
   std::vector<std::shared_ptr<Program>> variants() const;
   /// The outcomes of Ifs that it was made for.
@@ -210,12 +227,14 @@ class Program : public std::enable_shared_from_this<Program> {
   RunContext& lease();
   void give_back(RunContext& context);
   /// The entry of these inputs, bound when new. Fails with kInvalidArgument naming the input.
-  SignatureEntry& entry_for(std::span<const TensorView> inputs, RunContext& context);
-  /// As entry_for, for whoever keeps it beyond a run (prepared calls): while it is held it is not
-  /// evicted, so that whatever replaces plans finds it among entries(). Where it is `forgotten`,
-  /// another has to be asked for.
+  SignatureEntry& entry_for(std::span<const TensorView> inputs, RunContext& context,
+                            Joins joins = Joins::kWhereThereIsRoom);
+  /// As entry_for, for whoever keeps it beyond a run (prepared calls, loops): in the table and held
+  /// it is not evicted, so that whatever replaces plans finds it among entries(). Where it is
+  /// `forgotten`, another has to be asked for.
   std::shared_ptr<SignatureEntry> shared_entry_for(std::span<const TensorView> inputs,
-                                                   RunContext& context);
+                                                   RunContext& context,
+                                                   Joins joins = Joins::kAlways);
   /// Whether the elements that sizes follow from are those of the entry; its dims are.
   bool has_elements(const SignatureEntry& entry, std::span<const TensorView> inputs) const;
   /// One run of a prepared call: execute() inside an epoch.
@@ -236,7 +255,7 @@ class Program : public std::enable_shared_from_this<Program> {
   bool signature_is_dims() const;
   /// Whether all sizes of a run, those of its results too, follow from the dims of its inputs.
   bool sizes_follow_dims() const;
-  /// Destroys evicted signatures that no run is in. Called outside a run.
+  /// Destroys evicted signatures that no run is in, some at a time. Called outside a run.
   void reclaim_evicted();
   /// The entry of a later segment in a run that executed `begun` until then; bound when new. Inside
   /// an epoch, like all that follows from an entry.
@@ -291,12 +310,15 @@ class Program : public std::enable_shared_from_this<Program> {
   std::shared_ptr<Program> take_child();
 
   /// Calls `keep` once with row-major copies of the graph values `values` of the next run of what
-  /// `entry` executes now; the running thread copies at most `max_bytes`.
+  /// `entry` executes now and whose sizes are `wanted` (Bound::symbols; asked by running threads);
+  /// the running thread copies at most `max_bytes`.
   /// False when they cannot be had: larger than that, or no value of the base plan.
   /// A run serves one request. The last of each `who` counts, and eight at a time: a ninth takes
   /// the place of the oldest.
   bool request_capture(const void* who, SignatureEntry& entry, const std::vector<ValueId>& values,
-                       int64_t max_bytes, std::function<void(std::vector<Tensor>)> keep);
+                       int64_t max_bytes,
+                       std::function<bool(std::span<const int64_t>)> wanted,
+                       std::function<void(std::vector<Tensor>)> keep);
   /// Calls `keep` once with row-major copies of the operands of the first step of what `entry`
   /// executes now that is `wanted`: inputs as the step found them, then outputs, both without
   /// constants. The running thread copies at most `max_bytes`. False when there is no such step, or
@@ -314,9 +336,9 @@ class Program : public std::enable_shared_from_this<Program> {
   bool frozen() const { return frozen_.load(); }
   /// Whether a tier follows its runs: looks at their times, binds anew what was bound in a hurry.
   bool adapts() const;
-  /// Memory of all signatures. One that began with the base plan counts half of that again, for the
-  /// fused plan that may join it.
-  int64_t bound_bytes() const { return bound_bytes_.load(); }
+  /// Memory of all signatures, of the Programs of bodies and variants too. One that began with the
+  /// base plan counts half of that again, for the fused plan that may join it.
+  const std::shared_ptr<BoundCache>& bound_cache() const { return bound_; }
   /// Runs so far, all contexts.
   uint64_t total_runs();
   /// Rebinds the base plan of an entry (weights were packed) and publishes it when it is active.
@@ -327,10 +349,14 @@ class Program : public std::enable_shared_from_this<Program> {
  private:
   friend class Executor;
   Program(std::shared_ptr<Engine> engine, std::shared_ptr<const Graph> graph, const Config& config,
-          std::string name, BranchChoice branches, Packing packing);
+          std::string name, BranchChoice branches, Packing packing,
+          std::shared_ptr<BoundCache> bound);
   /// `like`: see BindOptions.
   SignatureEntry& add_entry(std::span<const TensorView> inputs, std::vector<int64_t> key,
-                            const Bound* like);
+                            const Bound* like, RunContext& context, Joins joins);
+  bool joins_table(Joins joins);
+  /// Does much of what was evicted wait for a run that goes on?
+  bool is_held_up();
   /// What a context ran last, which has the same sizes in most steps of what it runs next, often: a
   /// decoder's, token by token. Null where that has left the table.
   std::shared_ptr<const Bound> ran_last(const SignatureEntry* last, uint64_t generation) const;
@@ -340,8 +366,9 @@ class Program : public std::enable_shared_from_this<Program> {
                                                   const Bound* like);
   /// Chooses what a new entry runs and binds it; the tier's seat.
   TierHooks::Seat bind_first(SignatureEntry& entry, const Bound* like);
-  /// Into the table, unless another thread was faster.
-  SignatureEntry& insert(std::shared_ptr<SignatureEntry> entry, const TierHooks::Seat& seat);
+  /// Into the table, unless another thread was faster; what passes: into the context, for the run.
+  SignatureEntry& insert(std::shared_ptr<SignatureEntry> entry, const TierHooks::Seat& seat,
+                         RunContext& context);
   /// What a finished run told of an entry: to the tier.
   void observe(SignatureEntry& entry, const Turn& turn, uint64_t run, const RunOptions& options);
   /// The tier, if it knows this program and the program may change.
@@ -375,7 +402,15 @@ class Program : public std::enable_shared_from_this<Program> {
   RunContext& take_idle();
   void check_count(size_t inputs) const;
   void check_inputs(std::span<const TensorView> inputs) const;
-  void evict_if_needed();
+  /// Evicts, here and in other Programs of the cache, until they hold what they may. Outside locks.
+  void make_room();
+  /// Evicts those used least lately, of those that were there first; how many.
+  size_t evict_some();
+  void tell_evicted(int64_t shapes, int64_t bytes);
+  /// Out of the table, whose lock is held for writing; null where it is not in it.
+  std::shared_ptr<SignatureEntry> take_out(const SignatureEntry& entry, bool evicted);
+  /// When the entry that would go first ran last; none where all stay.
+  std::optional<int64_t> oldest_use() const;
 
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<const Graph> graph_;
@@ -394,10 +429,10 @@ class Program : public std::enable_shared_from_this<Program> {
   std::atomic<uint64_t> look_ticks_{0};        ///< what looking at a run costs, about
   std::atomic<int> latest_bits_{kSampleBits};  ///< sample_bits of the entry timed last
   std::atomic<uint64_t> signatures_{0};
-  std::atomic<int64_t> bound_bytes_{0};
   std::atomic<bool> frozen_{false};
   std::atomic<uint32_t> attention_{0};
   std::atomic<bool> evicted_{false};  ///< signatures wait for runs to leave them
+  const std::shared_ptr<BoundCache> bound_;
   std::mutex packing_;
   std::vector<const Step*> packed_;  // guarded by packing_, until taken
   std::atomic<bool> all_packed_{false};
@@ -410,11 +445,17 @@ class Program : public std::enable_shared_from_this<Program> {
   };
   mutable std::shared_mutex table_mutex_;
   std::unordered_map<std::vector<int64_t>, std::shared_ptr<SignatureEntry>, KeyHash> table_;
+  /// The same entries, in the order in which eviction looks at them: the first put in first, those
+  /// used since behind.
+  std::list<SignatureEntry*> order_;
   std::atomic<uint64_t> generation_{1};  // bumped when entries are evicted
 
   std::mutex context_mutex_;
   std::vector<std::unique_ptr<RunContext>> contexts_;
-  std::vector<RunContext*> idle_;
+  std::vector<RunContext*> idle_;  ///< the one given back last at the end
+  uint64_t given_back_ = 0;        ///< so often some context was
+  /// Runs that may not allocate are asked for: contexts keep the memory that they have.
+  std::atomic<bool> in_place_{false};
 
   struct Child {
     std::vector<std::pair<DType, int64_t>> inputs;  ///< their types and ranks
@@ -432,6 +473,7 @@ class Program : public std::enable_shared_from_this<Program> {
                                      std::shared_ptr<Program> program);
   std::shared_ptr<OutputPool> body_pool_;
 
+  class EpochScope;
   friend class CaptureScope;
   struct Capture;
   struct Captures;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "plan/bound.h"
@@ -43,6 +44,8 @@ struct RunContext {
   std::vector<int64_t> key;       ///< of the run's signature, for looking it up
   const SignatureEntry* last_entry = nullptr;
   uint64_t last_generation = 0;
+  std::vector<std::shared_ptr<SignatureEntry>> passing;  ///< of the run alone, in no table
+  std::shared_ptr<const Bound> passed;  ///< what the last run was bound to, where that was such
 
   /// One per segment and side of a trial: alternating between two Bounds resolves nothing anew.
   struct SegmentState {
@@ -51,6 +54,7 @@ struct RunContext {
     ResolvedBound resolved[2];
     SignatureEntry* last_entry = nullptr;  ///< of a later segment, with the generation it is of
     uint64_t last_generation = 0;
+    std::shared_ptr<const Bound> passed;  ///< as RunContext::passed
   };
   std::vector<SegmentState> segments;
   struct LaterTurn {
@@ -72,6 +76,14 @@ struct RunContext {
   std::vector<Tensor> dynamic;   ///< per PlanBuffer: tensors made by dynamic and control steps
   std::vector<int64_t> symbols;  ///< multi-segment plans
   StagedInputs staged;
+  uint64_t given_back = 0;  ///< when it was last, as Program::given_back_ counts
+
+  /// Whether it holds memory that drop_memory() gives back.
+  bool holds_memory() const;
+  /// Gives back memory far larger than what runs lately asked for. Between runs.
+  void trim();
+  /// Gives back all of it.
+  void drop_memory();
 };
 
 }  // namespace xc

@@ -50,6 +50,20 @@ std::shared_ptr<const Graph> graph_for(const Model& model, const Config& config)
 
 /// Each holds weights packed for it, plans and working memory.
 constexpr size_t kVariantsKept = 8;
+/// Of open ranks, for which the model itself does not run, where more alternate.
+constexpr size_t kMostVariants = 64;
+
+int64_t constant_bytes(const Graph& graph) {
+  int64_t bytes = 0;
+  for (size_t v = 0; v < graph.value_count(); ++v) {
+    const Value& value = graph.value(static_cast<ValueId>(v));
+    if (value.is_constant()) bytes = checked_add(bytes, value.constant.byte_size());
+  }
+  for (const NodeId id : graph.order())
+    for (const auto& body : graph.node(id).subgraphs)
+      bytes = checked_add(bytes, constant_bytes(*body));
+  return bytes;
+}
 
 bool leaves_rank_open(const PortInfo& port) {
   return port.type.kind == Type::Kind::kTensor && !port.type.dims;
@@ -60,7 +74,8 @@ bool leaves_rank_open(const PortInfo& port) {
 Session::Session(std::shared_ptr<const Model> model, const Config& overrides)
     : model_(std::move(model)), config_(merged(model_->engine()->config(), overrides)) {
   open_ranks_ = std::any_of(model_->inputs().begin(), model_->inputs().end(), leaves_rank_open);
-  varies_ = open_ranks_ || has_branch_choice(*model_->graph());
+  branches_ = OpenBranches(*model_->graph());
+  varies_ = open_ranks_ || !branches_.empty();
   program_ = Program::create(model_->engine(), graph_for(*model_, config_), config_,
                              model_->graph()->name, {}, varies_ ? Packing::kLater : Packing::kNow);
   pool_ = std::make_shared<OutputPool>(model_->engine(), model_->outputs().size());
@@ -79,7 +94,15 @@ std::shared_ptr<Program> Session::program_of(std::span<const TensorView> inputs)
 }
 
 bool Session::keeps_ifs() const {
-  return !open_ranks_ && program_->variants_in_use(kVariantsKept);
+  return !open_ranks_ && program_->variants_in_use() >= kVariantsKept;
+}
+
+size_t Session::variants_kept() const {
+  const size_t in_use = program_->variants_in_use();
+  if (!open_ranks_ || in_use < kVariantsKept) return kVariantsKept;
+  const int64_t cap = program_->bound_cache()->cap(), each = constant_bytes(program_->graph());
+  const auto room = static_cast<size_t>(cap / std::max<int64_t>(1, each));
+  return std::clamp(std::min(in_use + 1, room), kVariantsKept, kMostVariants);
 }
 
 std::shared_ptr<Program> Session::ready_program_of(std::span<const TensorView> inputs) {
@@ -91,7 +114,7 @@ std::shared_ptr<Program> Session::ready_program_of(std::span<const TensorView> i
 
 /// Where ranks are known the passes find what they look for, and steps their kernels.
 std::shared_ptr<Program> Session::make_variant(std::span<const TensorView> inputs) const {
-  if (keeps_ifs()) return nullptr;
+  if (keeps_ifs() || (!open_ranks_ && !branches_.any_follows(inputs))) return nullptr;
   std::shared_ptr<const Model> model = model_;
   std::string name;
   if (open_ranks_) {
@@ -127,7 +150,8 @@ std::shared_ptr<Program> Session::make_variant(std::span<const TensorView> input
   if (branches.empty() && !open_ranks_) return nullptr;
   if (!branches.empty()) name += (name.empty() ? "if " : ", if ") + branches.text();
   return Program::create(model->engine(), graph_for(*model, config_), config_,
-                         program_->name() + "/" + name, std::move(branches));
+                         program_->name() + "/" + name, std::move(branches), Packing::kNow,
+                         program_->bound_cache());
 }
 
 namespace {
@@ -140,7 +164,6 @@ void add_runs(Program& program, ProfileSummary& out) {
 
 /// Bodies of control flow have plans and regions of their own.
 void add_program(const TierHooks* tier, const Program& program, bool details, ProfileSummary& out) {
-  out.bound_bytes += program.bound_bytes();
   if (tier) tier->summarise(program, out, details);
   for (const auto& child : program.children()) add_program(tier, *child, details, out);
 }
@@ -149,15 +172,16 @@ void add_program(const TierHooks* tier, const Program& program, bool details, Pr
 
 void Session::forget_variants() {
   TierHooks* const tier = model_->engine()->tier();
+  const size_t kept = variants_kept();
   while (true) {
     std::shared_ptr<Program> old;
     {
       std::lock_guard lock(forgotten_mutex_);
-      old = program_->take_variant(kVariantsKept - 1);
+      old = program_->take_variant(kept - 1);
       if (!old) return;
       add_runs(*old, forgotten_);
       add_program(tier, *old, false, forgotten_);
-      forgotten_.bound_bytes = forgotten_.code_bytes = forgotten_.queued = 0;  // held no more
+      forgotten_.code_bytes = forgotten_.queued = 0;  // held no more
     }
     // It may have to wait for a compile; a run that comes here has waited for its program already.
     if (tier) tier->removed(*old);
@@ -364,6 +388,7 @@ ProfileSummary Session::summarise(bool details) const {
   add_runs(*program_, out);
   for (const auto& program : program_->variants()) add_runs(*program, out);
   out.working_bytes = model_->engine()->working_bytes();
+  out.bound_bytes = program_->bound_cache()->bytes();
   add_program(model_->engine()->tier(), *program_, details, out);
   std::stable_sort(out.events.begin(), out.events.end(),
                    [](const Event& a, const Event& b) { return a.time_ns < b.time_ns; });

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "profile/summary.h"
+#include "runtime/branch_choice.h"
 #include "runtime/model.h"
 #include "runtime/tensor_handle.h"
 
@@ -89,6 +90,9 @@ class Session {
   /// Do new outcomes run as they are? Where more alternate than there is room for, making variants
   /// would take all the time.
   bool keeps_ifs() const;
+  /// So many variants there may be. Of open ranks more while all of them are in use and the weights
+  /// that each packs are small: the one that went would be made again at once.
+  size_t variants_kept() const;
   /// Makes room for one more variant.
   void forget_variants();
 
@@ -96,6 +100,7 @@ class Session {
   Config config_;
   bool open_ranks_ = false;  ///< the model leaves the rank of an input open
   bool varies_ = false;      ///< or has Ifs that inputs decide: variants of program_ run
+  OpenBranches branches_;
   std::shared_ptr<Program> program_;
   std::shared_ptr<OutputPool> pool_;
   mutable std::mutex forgotten_mutex_;

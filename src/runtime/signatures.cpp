@@ -1,10 +1,10 @@
-// The table of entries: the key of a run's inputs, looking it up, binding what is new, and evicting
-// what was used least lately when all of them hold too much. Entries of later segments lie in the
-// same table; later_segments.cpp looks for them.
+// The table of entries: the key of a run's inputs, looking it up and binding what is new. Entries
+// of later segments lie in the same table; later_segments.cpp looks for them.
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <list>
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -123,7 +123,8 @@ bool Program::has_elements(const SignatureEntry& entry, std::span<const TensorVi
   return true;
 }
 
-SignatureEntry& Program::entry_for(std::span<const TensorView> inputs, RunContext& context) {
+SignatureEntry& Program::entry_for(std::span<const TensorView> inputs, RunContext& context,
+                                   Joins joins) {
   // The same signature as the last run of this context, nearly always.
   if (context.last_entry &&
       context.last_generation == generation_.load(std::memory_order_acquire) &&
@@ -154,8 +155,17 @@ SignatureEntry& Program::entry_for(std::span<const TensorView> inputs, RunContex
     std::shared_lock lock(table_mutex_);
     if (const auto it = table_.find(key); it != table_.end()) entry = it->second.get();
   }
-  if (!entry)
-    entry = &add_entry(inputs, key, ran_last(context.last_entry, context.last_generation).get());
+  if (!entry) {
+    const auto like =
+        context.passed ? context.passed : ran_last(context.last_entry, context.last_generation);
+    entry = &add_entry(inputs, key, like.get(), context, joins);
+    if (entry->passes) {
+      context.passed = published(*entry)->active->bound;
+      context.last_entry = nullptr;  // gone when the run ends
+      return *entry;
+    }
+  }
+  context.passed.reset();
   context.last_entry = entry;
   context.last_generation = generation;
   return *entry;
@@ -181,8 +191,12 @@ std::shared_ptr<const Bound> Program::ran_last(const SignatureEntry* last,
   return published(*last)->active->bound;
 }
 
+bool Program::joins_table(Joins joins) {
+  return joins == Joins::kAlways || (joins == Joins::kWhereThereIsRoom && !is_held_up());
+}
+
 SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vector<int64_t> key,
-                                   const Bound* like) {
+                                   const Bound* like, RunContext& context, Joins joins) {
   const NoCancellation whole;  // what was kept is read here, in mode sync everything is compiled
   auto entry = std::make_shared<SignatureEntry>();
   for (const PlanSymbol& symbol : base_plan_->symbols) {
@@ -204,11 +218,12 @@ SignatureEntry& Program::add_entry(std::span<const TensorView> inputs, std::vect
           place(graph_->value(graph_->inputs[check.input])));
   }
   entry->key = std::move(key);
+  entry->passes = !joins_table(joins);
   // Where nothing is left to the run, what is wrong is the model.
   const auto seat = entry->symbols.empty()
                         ? bind_first(*entry, like)
                         : at_input_sizes([&] { return bind_first(*entry, like); });
-  return insert(std::move(entry), seat);
+  return insert(std::move(entry), seat, context);
 }
 
 std::shared_ptr<const Bound> Program::bind_within_limits(SignatureEntry& entry,
@@ -229,6 +244,7 @@ TierHooks::Seat Program::bind_first(SignatureEntry& entry, const Bound* like) {
   TierHooks* tier = tier_knows_.load(std::memory_order_acquire) ? engine_->tier() : nullptr;
   TierHooks::Seat seat;
   if (tier) seat = tier->seat_for(*this, entry);
+  if (entry.passes && seat.timed) seat = {};  // it will not be there when that is judged
   const std::shared_ptr<const Plan>& first = entry.begun ? entry.begun : base_plan_;
   if (!seat.plan) seat.plan = first;
   std::shared_ptr<const Bound> bound;
@@ -251,7 +267,7 @@ TierHooks::Seat Program::bind_first(SignatureEntry& entry, const Bound* like) {
     published->with_active = published_alone(published->active->bound);
   }
   if (published->active->bound->plan == base_plan_) entry.base = published->active;
-  entry.held_bytes = held_bytes(entry, *published->active, tier != nullptr);
+  entry.held.count(bound_, held_bytes(entry, *published->active, tier != nullptr));
   entry.current.store(published.get(), std::memory_order_release);
   entry.owner = std::move(published);
   entry.last_use.store(steady_ns(), std::memory_order_relaxed);
@@ -259,23 +275,32 @@ TierHooks::Seat Program::bind_first(SignatureEntry& entry, const Bound* like) {
   return seat;
 }
 
-SignatureEntry& Program::insert(std::shared_ptr<SignatureEntry> entry,
-                                const TierHooks::Seat& seat) {
+SignatureEntry& Program::insert(std::shared_ptr<SignatureEntry> entry, const TierHooks::Seat& seat,
+                                RunContext& context) {
+  if (entry->passes) {
+    if (entry->segment == 0) signatures_.fetch_add(1, std::memory_order_relaxed);
+    return *context.passing.emplace_back(std::move(entry));
+  }
   SignatureEntry* result = nullptr;
   bool added = false;
+  std::list<SignatureEntry*> place{entry.get()};
   {
     std::unique_lock lock(table_mutex_);
     const auto [it, inserted] = table_.try_emplace(entry->key, entry);
     result = it->second.get();
     added = inserted;
     if (inserted) {
+      entry->place = place.begin();
+      entry->placed = entry->last_use.load(std::memory_order_relaxed);
+      order_.splice(order_.end(), place);
+      entry->held.into_table();
       if (entry->segment == 0) signatures_.fetch_add(1, std::memory_order_relaxed);
-      bound_bytes_.fetch_add(entry->held_bytes, std::memory_order_relaxed);
     }
   }
+  entry.reset();  // what somebody holds is not evicted
   if (!added) return *result;
   if (seat.timed) engine_->tier()->seated(*this, *result, seat.trial);
-  evict_if_needed();
+  make_room();
   if (TierHooks* tier = engine_->tier(); tier && config_.jit_mode() != JitMode::kOff) {
     std::call_once(tier_once_, [&] {
       tier->added(shared_from_this());
@@ -286,92 +311,11 @@ SignatureEntry& Program::insert(std::shared_ptr<SignatureEntry> entry,
   return *result;
 }
 
-std::vector<std::shared_ptr<SignatureEntry>> by_last_use(
-    const std::vector<std::shared_ptr<SignatureEntry>>& entries) {
-  // Each time is read once: an order that changes while it sorts leads std::sort out of its range.
-  std::vector<std::pair<int64_t, std::shared_ptr<SignatureEntry>>> timed;
-  for (const auto& entry : entries)
-    timed.emplace_back(entry->last_use.load(std::memory_order_relaxed), entry);
-  std::stable_sort(timed.begin(), timed.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<std::shared_ptr<SignatureEntry>> out;
-  for (auto& [time, entry] : timed) out.push_back(std::move(entry));
-  return out;
-}
-
-void Program::evict_if_needed() {
-  const int64_t cap = effective(config_, &Config::bound_cache_bytes);
-  if (bound_bytes_.load(std::memory_order_relaxed) <= cap) return;
-  std::vector<std::shared_ptr<SignatureEntry>> victims;
-  const int64_t before = bound_bytes_.load(std::memory_order_relaxed);
-  {
-    std::unique_lock lock(table_mutex_);
-    // What somebody holds stays (shared_entry_for()): its memory would not become free. Beside much
-    // of that others have a quarter of the cap still, or runs would bind every time.
-    std::vector<std::shared_ptr<SignatureEntry>> by_age;
-    int64_t free = 0;
-    for (const auto& [key, entry] : table_)
-      if (entry.use_count() == 1) {
-        free += entry->held_bytes;
-        by_age.push_back(entry);
-      }
-    if (free <= cap / 4) return;
-    by_age = by_last_use(by_age);
-    victims.reserve(by_age.size());  // what is no longer in the table must reach retire()
-    // The newest quarter always stays, four at least: it holds what runs are about to use. A large
-    // model may fill the cap with one, and runs that alternate would bind every time.
-    constexpr size_t kNewest = 4;
-    const size_t stay = std::max(kNewest, by_age.size() - by_age.size() * 3 / 4);
-    for (size_t k = 0; k + stay < by_age.size(); ++k) {
-      if (bound_bytes_.load(std::memory_order_relaxed) <= cap / 2 || free <= cap / 8) break;
-      free -= by_age[k]->held_bytes;
-      bound_bytes_.fetch_sub(by_age[k]->held_bytes, std::memory_order_relaxed);
-      table_.erase(by_age[k]->key);
-      victims.push_back(by_age[k]);
-    }
-    if (victims.empty()) return;
-    generation_.fetch_add(1, std::memory_order_acq_rel);
-  }
-  const size_t count = victims.size();
-  for (auto& victim : victims) epochs_.retire(std::move(victim));
-  // The run that binds holds them back itself: it lets go of them when it ends.
-  evicted_.store(true, std::memory_order_release);
-  Event event;
-  event.kind = EventKind::kEvicted;
-  event.shapes = static_cast<int64_t>(count);
-  event.bytes = before - bound_bytes_.load(std::memory_order_relaxed);
-  event.detail = fmt::format("plans bound to {} shapes, cap {} bytes", count, cap);
-  if (TierHooks* tier = engine_->tier())
-    tier->record(*this, std::move(event));
-  else
-    engine_->emit(event);
-}
-
-void Program::forget(const SignatureEntry& entry) {
-  std::shared_ptr<SignatureEntry> gone;
-  {
-    std::unique_lock lock(table_mutex_);
-    const auto it = table_.find(entry.key);
-    if (it == table_.end() || it->second.get() != &entry) return;
-    bound_bytes_.fetch_sub(entry.held_bytes, std::memory_order_relaxed);
-    gone = std::move(it->second);
-    gone->forgotten.store(true, std::memory_order_relaxed);
-    table_.erase(it);
-    generation_.fetch_add(1, std::memory_order_acq_rel);
-  }
-  epochs_.retire(std::move(gone));
-  epochs_.reclaim();
-}
-
 std::vector<std::shared_ptr<SignatureEntry>> Program::entries() {
   std::shared_lock lock(table_mutex_);
   std::vector<std::shared_ptr<SignatureEntry>> out;
   for (const auto& [key, entry] : table_) out.push_back(entry);
   return out;
-}
-
-void Program::reclaim_evicted() {
-  if (evicted_.load(std::memory_order_relaxed) && evicted_.exchange(false)) epochs_.reclaim();
 }
 
 }  // namespace xc

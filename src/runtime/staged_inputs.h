@@ -45,6 +45,9 @@ class StagedInputs {
   /// Copies the elements of those inputs, placed before, by the engine's threads. Allocates
   /// nothing.
   void copy(std::span<const TensorView> inputs) const;
+  /// Their memory, which place() takes anew.
+  GrowingMemory& memory() { return memory_; }
+  const GrowingMemory& memory() const { return memory_; }
 
  private:
   struct Copy {

@@ -252,6 +252,37 @@ TEST_CASE("runtime/branch_choice: a branch that fits no size and is not taken do
   CHECK(session->program().variants().size() == 2);
 }
 
+TEST_CASE("runtime/branch_choice: of a division by zero no outcome follows, the run tells") {
+  auto session = session_of(R"(graph g(%x: f32[n], %parts: i64[1]) -> (%y) {
+  const %one: i64[] = 1
+  const %two: i64[] = 2
+  const %rest: i64[1] = [-1]
+  %wanted = Concat(%parts, %rest) {axis = 0}
+  %rows = Reshape(%x, %wanted) {allowzero = 1}
+  %shape = Shape(%rows)
+  %share = Gather(%shape, %one)
+  %few = Less(%share, %two)
+  %z = If(%few, %x) {} captures 1 (
+    graph then(%x: f32[n]) -> (%r) { %r = Concat(%x, %x) {axis = 0} },
+    graph else(%x: f32[n]) -> (%r) { %r = Neg(%x) })
+  %y = Abs(%z)
+})");
+  const OpenBranches branches(*session->model().graph());
+  const auto follows = [&](int64_t parts) {
+    const Tensor x = counting({6}), number = Tensor::of<int64_t>({parts});
+    const std::vector<TensorView> views{x.view(), number.view()};
+    return branches.any_follows(views);
+  };
+  CHECK(follows(2));
+  CHECK(follows(6));
+  CHECK_FALSE(follows(0));
+  for (int k = 0; k < 2; ++k) {
+    CHECK(run(*session, {counting({6}), Tensor::of<int64_t>({6})})[0].count() == 12);
+    CHECK(status_of(*session, {counting({6}), Tensor::of<int64_t>({0})}) != Status::kOk);
+  }
+  CHECK(session->program().variants().size() == 1);
+}
+
 TEST_CASE("runtime/branch_choice: threads bring outcomes at once") {
   auto session = session_of(kRate, JitMode::kAuto);
   std::atomic<int> wrong{0};

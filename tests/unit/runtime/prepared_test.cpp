@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "ir/text.h"
 #include "runtime/program.h"
@@ -106,6 +107,72 @@ TEST_CASE("runtime/prepared: sizes that only runs without allocation use are in 
   }
   CHECK(session->profile().bound_bytes <= config.bound_cache_bytes);
   CHECK(refused == 0);
+}
+
+TEST_CASE("runtime/prepared: a refused run without allocation gives back what it took") {
+  auto session =
+      session_of("graph g(%x: f32[n]) -> (%y, %z) {\n  %y = Neg(%x)\n  %z = Exp(%x)\n}", off());
+  const std::vector<Tensor> inputs{ramp({4}, 1, 0)};
+  const std::vector<TensorView> views{inputs[0].view()};
+  xc_tensor* held[2] = {};
+  session->run(views, held, {});
+  held[0]->release();
+  RunOptions no_alloc;
+  no_alloc.no_alloc = true;
+  xc_tensor* slots[2] = {};
+  for (int k = 0; k < 3; ++k) {
+    CHECK_THROWS_AS(session->run(views, slots, no_alloc), Error);
+    CHECK(slots[0] == nullptr);
+    CHECK(slots[1] == nullptr);
+  }
+  held[1]->release();
+  CHECK(status_of(*session, inputs, no_alloc) == Status::kOk);
+}
+
+TEST_CASE("runtime/prepared: of two runs without allocation one takes the only free result") {
+  constexpr int kRuns = 20000, kThreads = 2;
+  std::atomic<int64_t> allocations{0};
+  HostHooks hooks;
+  hooks.allocate = [&](size_t bytes, size_t alignment) {
+    ++allocations;
+    return std::aligned_alloc(alignment, bytes);
+  };
+  hooks.release = [](void* memory, size_t) { std::free(memory); };
+  const auto engine = std::make_shared<Engine>(off(), hooks, nullptr);
+  Session session(
+      Model::create(engine, parse_graph("graph g(%x: f32[n]) -> (%y) {\n  %y = Neg(%x)\n}")),
+      Config{});
+  const std::vector<Tensor> inputs{ramp({4}, 1, 0)};
+  const std::vector<TensorView> views{inputs[0].view()};
+  {  // a context for each, ready for the plan
+    const auto one = session.prepare(views, {}), other = session.prepare(views, {});
+  }
+  xc_tensor* slot = nullptr;
+  session.run(views, {&slot, 1}, {});
+  for (xc_tensor* handle = slot; handle;) {  // all but one are taken
+    xc_tensor* next = nullptr;
+    RunOptions no_alloc;
+    no_alloc.no_alloc = true;
+    try {
+      session.run(views, {&next, 1}, no_alloc);
+    } catch (const Error&) {
+      handle->release();
+      break;
+    }
+    handle = next;
+  }
+  const int64_t before = allocations;
+  std::atomic<int> ran{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&] {
+      RunOptions no_alloc;
+      no_alloc.no_alloc = true;
+      for (int k = 0; k < kRuns; ++k) ran += status_of(session, inputs, no_alloc) == Status::kOk;
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(ran > 0);
+  CHECK(allocations == before);
 }
 
 TEST_CASE("runtime/prepared: the cap of a run's memory covers copies of strided inputs") {

@@ -59,7 +59,7 @@ int wrong_sum(Session& session, int64_t a, int64_t b) {
 }
 
 constexpr const char* kOpenSum = "graph g(%x: f32[*], %y: f32[*]) -> (%z) { %z = Add(%x, %y) }";
-constexpr size_t kKept = 8;
+constexpr size_t kKept = 8, kMost = 64;
 
 }  // namespace
 
@@ -85,16 +85,58 @@ TEST_CASE("runtime/signatures: of many ranks the programs used last are kept, an
         CHECK(wrong_sum(*session, 2, 2) == 0);  // one in use
         runs += 2;
         CHECK(session->counters().runs == runs);
-        CHECK(session->program().children().size() <= kKept);
       }
     CHECK(session->profile().signatures >= 36);
+    // All of them lately ran: none makes room.
+    CHECK(session->program().children().size() == 36);
+    for (int k = 0; k < 1000; ++k) CHECK(wrong_sum(*session, 2, 2) == 0);
+    CHECK(wrong_sum(*session, 7, 6) == 0);
+    CHECK(session->counters().runs == runs + 1001);
     const auto kept = names();
     CHECK(kept.size() == kKept);
-    for (const char* ranks : {"g/rank 1, 1", "g/rank 2, 2", "g/rank 6, 6"})
+    for (const char* ranks : {"g/rank 1, 1", "g/rank 2, 2", "g/rank 7, 6"})
       CHECK(std::count(kept.begin(), kept.end(), ranks) == 1);
     call->run();
     CHECK(call->output(0)->tensor.to_doubles() == std::vector<double>{2, 2});
   }
+}
+
+TEST_CASE("runtime/signatures: ranks that alternate keep their programs, within reason") {
+  auto session = testing::session_of(kOpenSum, testing::config_in(JitMode::kOff));
+  const auto programs = [&] {
+    auto out = session->program().children();
+    std::sort(out.begin(), out.end());
+    return out;
+  };
+  const auto all_run = [&](int64_t most) {
+    for (int64_t a = 0; a < most; ++a)
+      for (int64_t b = 0; b < 5; ++b) CHECK(wrong_sum(*session, a, b) == 0);
+  };
+  all_run(4);
+  const auto first = programs();
+  CHECK(first.size() == 20);
+  all_run(4);
+  CHECK(programs() == first);
+  all_run(16);
+  CHECK(programs().size() == kMost);
+}
+
+TEST_CASE("runtime/signatures: programs that pack weights of their own are kept by their size") {
+  // 4 MiB of weights, a sixth of the cap of plans.
+  auto session = testing::session_of(R"(graph g(%x: f32[*]) -> (%z) {
+  const %shape: i64[2] = [1024, 1024]
+  %w = ConstantOfShape(%shape)
+  %z = MatMul(%x, %w)
+})",
+                                     testing::config_in(JitMode::kOff));
+  for (int64_t rank = 1; rank < 20; ++rank) {
+    Dims dims(static_cast<size_t>(rank), 1);
+    dims.back() = 1024;
+    const Tensor x(DType::kF32, dims);
+    std::fill_n(x.as<float>(), x.count(), 1.0f);
+    CHECK(testing::run(*session, {x})[0].count() == 1024);
+  }
+  CHECK(session->program().children().size() <= kKept);
 }
 
 TEST_CASE("runtime/signatures: threads bring more ranks than are kept") {
