@@ -25,16 +25,17 @@ Captured::Captured(std::vector<Tensor> all) : copies(std::move(all)) {
 }
 
 bool Program::Capture::fits(const Bound& bound) const {
+  if (wanted && !wanted(bound.symbols)) return false;
   const Plan& plan = *bound.plan;
   int64_t bytes = 0;
   const auto add = [&](uint32_t v) {
     if (v == kNoValue || !bound.dims(v).data()) return false;
-    if (step != UINT32_MAX && plan.buffers[plan.values[v].buffer].storage == Storage::kConstant)
+    if (step != kNoStep && plan.buffers[plan.values[v].buffer].storage == Storage::kConstant)
       return true;
     bytes += element_count(bound.dims(v)) * element_size(plan.values[v].dtype);
     return bytes <= max_bytes;
   };
-  if (step == UINT32_MAX) return std::all_of(values.begin(), values.end(), add);
+  if (step == kNoStep) return std::all_of(values.begin(), values.end(), add);
   const Step& planned = *plan.steps[step];
   return std::all_of(planned.inputs.begin(), planned.inputs.end(), add) &&
          std::all_of(planned.outputs.begin(), planned.outputs.end(), add) &&
@@ -184,6 +185,7 @@ void CaptureScope::finish() {
 
 bool Program::request_capture(const void* who, SignatureEntry& entry,
                               const std::vector<ValueId>& values, int64_t max_bytes,
+                              std::function<bool(std::span<const int64_t>)> wanted,
                               std::function<void(std::vector<Tensor>)> keep) {
   std::shared_ptr<Version> active;
   {
@@ -204,6 +206,7 @@ bool Program::request_capture(const void* who, SignatureEntry& entry,
     if (found == kNoValue) return false;  // not visible in the base plan (inside a post-op chain)
     capture->values.push_back(found);
   }
+  capture->wanted = std::move(wanted);
   if (!capture->fits(bound)) return false;
   capture->keep = std::move(keep);
   install(std::move(capture));

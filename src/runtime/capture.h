@@ -26,6 +26,7 @@ struct Program::Capture {
   uint32_t segment = 0;
   int64_t max_bytes = 0;
   std::vector<uint32_t> values;  ///< PlanValues
+  std::function<bool(std::span<const int64_t>)> wanted = nullptr;  ///< of what sizes; null = any
   static constexpr uint32_t kNoStep = UINT32_MAX;
   /// Instead of `values`: the operands of this step of the plan, inputs as it finds them.
   uint32_t step = kNoStep;
@@ -33,7 +34,8 @@ struct Program::Capture {
   std::function<void(std::vector<Tensor>)> keep;
   std::atomic<bool> taken{false};
 
-  /// Whether a run of the Bound, of that plan and segment, has all of it and not more than that.
+  /// Whether a run of the Bound, of that plan and segment, is of sizes that are wanted, has all of
+  /// it and not more than that.
   bool fits(const Bound& bound) const;
 };
 

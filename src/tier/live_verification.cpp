@@ -63,12 +63,21 @@ void LiveVerification::ask(Program& program, ProgramState& state, Group& group,
   std::vector<ValueId> values;
   for (ValueId v : group.places.front().inputs)
     if (!program.graph().value(v).is_constant()) values.push_back(v);
+  // A kernel for special sizes writes where others have no memory.
+  auto serves = [facts = group.facts,
+                 plan = program.base_plan()](std::span<const int64_t> symbols) {
+    return std::ranges::all_of(facts, [&](const SizeFact& fact) {
+      const auto known = symbol_value(*plan, symbols, fact.symbol);
+      return !known || fact.holds(*known);
+    });
+  };
   const auto shared = shared_state(program);
   Group* raw = &group;
   const bool asked =
       is_small(program, group, sizes_of(program, entry.symbols, group)) &&
       program.request_capture(
-          &group, entry, values, most_bytes(group), [this, shared, raw](Captured run) {
+          &group, entry, values, most_bytes(group), std::move(serves),
+          [this, shared, raw](Captured run) {
             core_.queue.post(shared,
                              [this, raw, run = std::move(run)](Program& p, ProgramState& s) {
                                captured(p, s, *raw, run.copies, run.symbols);

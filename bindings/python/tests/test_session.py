@@ -552,11 +552,12 @@ def test_inputs_that_change_while_they_are_read(session):
 
 
 def test_explain_and_profile():
-    session = xc.Session(AFFINE, threads=1, jit="sync")
+    session = xc.Session(AFFINE.replace(b"2]", b"64]").replace(b"[10, -2]", b"splat 10"), threads=1, jit="sync")
+    x = np.tile(X, 32)
     for _ in range(3):
-        session.run([X])
+        session.run([x])
     assert "plan" in session.explain()
-    plan = json.loads(session.explain({"x": (2, 2)}, json=True))
+    plan = json.loads(session.explain({"x": (2, 64)}, json=True))
     assert plan["steps"]
     profile = session.profile()
     assert profile["runs"] == 3 and profile["signatures"] == 1
@@ -569,7 +570,7 @@ def test_explain_and_profile():
     assert json.loads(session.trace())["traceEvents"]
     session.freeze()
     assert session.wait_idle()
-    np.testing.assert_array_equal(session.run([X])[0], Y)
+    np.testing.assert_array_equal(session.run([x])[0], np.maximum(x + 10, 0))
 
 
 def test_warm_up():

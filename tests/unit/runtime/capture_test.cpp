@@ -25,7 +25,7 @@ struct Fixture {
   /// Asks for the graph's input.
   void ask(const void* who, const std::string& name) {
     REQUIRE(session->program().request_capture(
-        who, entry(), {session->program().graph().inputs.at(0)}, 1 << 10,
+        who, entry(), {session->program().graph().inputs.at(0)}, 1 << 10, nullptr,
         [this, name](Captured run) {
           REQUIRE(run.copies.size() == 1);
           CHECK(run.copies[0].to_doubles() == testing::ramp({2}, 1, 0).to_doubles());
@@ -75,7 +75,7 @@ TEST_CASE("runtime/capture: a run of other sizes serves, but none that has too m
   int who = 0;
   std::vector<Captured> values, operands;
   REQUIRE(fixture.session->program().request_capture(
-      &who, fixture.entry(), {fixture.session->program().graph().inputs.at(0)}, 20,
+      &who, fixture.entry(), {fixture.session->program().graph().inputs.at(0)}, 20, nullptr,
       [&](Captured run) { values.push_back(std::move(run)); }));
   REQUIRE(fixture.session->program().request_operands(
       &operands, fixture.entry(), [](const Step&) { return true; }, 80,
@@ -92,4 +92,23 @@ TEST_CASE("runtime/capture: a run of other sizes serves, but none that has too m
   CHECK(operands[0].symbols == std::vector<int64_t>{4});
   CHECK(operands[0].copies.at(0).dims() == Dims{4});
   CHECK(operands[0].copies.back().dims() == Dims{4});
+}
+
+TEST_CASE("runtime/capture: a run of other sizes than are wanted does not serve") {
+  Fixture fixture;
+  fixture.run(4);
+  int who = 0;
+  std::vector<Captured> values;
+  const auto even = [](std::span<const int64_t> symbols) { return symbols[0] % 2 == 0; };
+  const auto ask = [&] {
+    return fixture.session->program().request_capture(
+        &who, fixture.entry(), {fixture.session->program().graph().inputs.at(0)}, 1 << 10, even,
+        [&](Captured run) { values.push_back(std::move(run)); });
+  };
+  REQUIRE(ask());
+  fixture.run(5);
+  CHECK(values.empty());
+  fixture.run(6);
+  REQUIRE(values.size() == 1);
+  CHECK(values[0].symbols == std::vector<int64_t>{6});
 }
