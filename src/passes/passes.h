@@ -57,6 +57,9 @@ bool apply_rules(Graph& graph, PassContext& context);
 
 /// What stands between Transposes and others that undo them works in front of them.
 bool cancel_transposes(Graph& graph, PassContext& context);
+/// Reshape(MatMul(Reshape(x), Reshape(y))) becomes MatMul(x, y) where the inner ones join the axes
+/// that the outer one takes apart; so for all operators that leave such an axis as it is.
+bool cancel_reshapes(Graph& graph, PassContext& context);
 
 /// Keys and values expanded to a head for each query head (Expand or Tile, then Reshape): groups of
 /// heads become an axis of the products that read them, and of what stands between these.

@@ -35,6 +35,8 @@ const Pipeline& portable_pipeline() {
             loops_to_scans},
            {"hoist-products", "weights are read once, not at every step; what it leaves may fold",
             hoist_products},
+           {"cancel-reshapes", "behind canonical forms; rules do not look through Reshapes",
+            cancel_reshapes},
            {"apply-rules", "intent in primitives: gelu, norms; after canonical forms and merging",
             apply_rules},
            {"share-heads", "behind rules, which find what stands between the products as written",

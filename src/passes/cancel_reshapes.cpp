@@ -1,0 +1,489 @@
+// What stands between Reshapes that join axes and others that take them apart again works on the
+// axes apart: Reshape(MatMul(Reshape(x), Reshape(y))) becomes MatMul(x, y) where the outer one
+// undoes what both inner ones do. (Attention written with batch and heads as one axis, but for the
+// mask, which is added between two Reshapes; windows of images, which are an axis of their own only
+// there.) Reshapes cost nothing by themselves, but fusion does not look through them.
+//
+// A whole region at a time: all that is reached from the operand of a Reshape that takes one axis
+// apart, backwards and forwards, through operators that leave this axis as it is, to Reshapes that
+// join the same parts. Where it ends at something else, that has to be another Reshape: it joins or
+// takes apart the axis besides.
+
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ir/patch.h"
+#include "ops/support.h"
+#include "passes/node_tests.h"
+#include "passes/passes.h"
+#include "passes/typing.h"
+
+namespace xc {
+namespace {
+
+/// Nodes of a region: one of more is left as it is.
+constexpr size_t kMostNodes = 256;
+
+/// An axis of one side of a Reshape that is several of the other.
+struct Joined {
+  size_t axis = 0;
+  SymDims parts = {};
+  bool operator==(const Joined&) const = default;
+};
+
+/// `fine` has the parts of one axis of `coarse`.
+std::optional<Joined> joined_axis(const SymDims& coarse, const SymDims& fine) {
+  if (fine.size() <= coarse.size()) return std::nullopt;
+  const size_t count = fine.size() - coarse.size() + 1;
+  for (size_t axis = 0; axis < coarse.size(); ++axis) {
+    const auto first = fine.begin() + static_cast<ptrdiff_t>(axis);
+    Joined out{axis, SymDims(first, first + static_cast<ptrdiff_t>(count))};
+    if (!(coarse[axis] == Dim(1)) && count_of(out.parts) == coarse[axis] &&
+        std::equal(coarse.begin() + static_cast<ptrdiff_t>(axis) + 1, coarse.end(),
+                   first + static_cast<ptrdiff_t>(count), fine.end()))
+      return out;
+    if (!(coarse[axis] == fine[axis])) break;
+  }
+  return std::nullopt;
+}
+
+/// The constant shape that a Reshape from one to the other has; nullopt where there is none.
+std::optional<std::vector<int64_t>> shape_between(const SymDims& from, const SymDims& to) {
+  std::vector<int64_t> out;
+  bool copied = false, computed = false;
+  for (size_t i = 0; i < to.size(); ++i) {
+    if (to[i].is_constant() && to[i].value() != 0) {
+      out.push_back(to[i].value());
+    } else if (i < from.size() && from[i] == to[i]) {
+      out.push_back(0);
+      copied = true;
+    } else if (!computed) {
+      out.push_back(-1);
+      computed = true;
+    } else {
+      return std::nullopt;
+    }
+  }
+  // What is copied may be 0; then -1 would be any number.
+  return copied && computed ? std::nullopt : std::optional(out);
+}
+
+class Canceller {
+ public:
+  Canceller(Graph& graph, PassContext& context)
+      : graph_(graph),
+        context_(context),
+        users_(graph.users()),
+        taken_(graph.node_count(), false),
+        patch_(graph, "cancel-reshapes") {}
+
+  bool run() {
+    const std::vector<NodeId> order(graph_.order().begin(), graph_.order().end());
+    for (size_t k = 0; k < order.size(); ++k) position_.emplace(order[k], k);
+    for (const NodeId id : order)
+      if (const auto region = region_of(id)) rewrite(*region);
+    const bool changed = !patch_.empty();
+    patch_.apply();
+    return changed;
+  }
+
+ private:
+  struct Region {
+    Dim joined;
+    SymDims parts;
+    std::unordered_map<ValueId, size_t> axis = {};    ///< of each value, where the joined one lies
+    std::unordered_map<ValueId, size_t> single = {};  ///< operands that have one element there
+    std::vector<ValueId> apart = {};     ///< values from outside, for Reshapes to take apart
+    std::vector<ValueId> together = {};  ///< those that Reshapes outside read
+    std::vector<NodeId> entries = {}, nodes = {}, exits = {};
+    std::unordered_set<NodeId> seen = {};  ///< nodes and exits
+    bool consistent = true;                ///< one axis of each value
+
+    size_t added() const { return parts.size() - 1; }
+    SymDims with_ones(SymDims dims, size_t at) const {
+      dims.insert(dims.begin() + static_cast<ptrdiff_t>(at), added(), Dim(1));
+      return dims;
+    }
+    /// The dims of a value with the axis apart.
+    SymDims apart_dims(const SymDims& dims, size_t at) const {
+      SymDims out(dims.begin(), dims.begin() + static_cast<ptrdiff_t>(at));
+      out.insert(out.end(), parts.begin(), parts.end());
+      out.insert(out.end(), dims.begin() + static_cast<ptrdiff_t>(at) + 1, dims.end());
+      return out;
+    }
+  };
+
+  const SymDims* dims_of(ValueId value) const {
+    if (value == kNone) return nullptr;
+    const auto& dims = graph_.value(value).type.dims;
+    return dims ? &*dims : nullptr;
+  }
+
+  // ---- Reshapes ---------------------------------------------------------------------------------
+
+  /// The axis that the Reshape takes apart.
+  std::optional<Joined> taken_apart(const Node& node) const {
+    if (!is_op(node, "Reshape") || !always_fits(graph_, node)) return std::nullopt;
+    return joined_axis(*dims_of(node.inputs[0]), *dims_of(node.outputs[0]));
+  }
+  std::optional<Joined> put_together(const Node& node) const {
+    if (!is_op(node, "Reshape") || !always_fits(graph_, node)) return std::nullopt;
+    return joined_axis(*dims_of(node.outputs[0]), *dims_of(node.inputs[0]));
+  }
+  /// Where axis `at` of `from` lies in `to`, which has the same elements; nullopt where it is not
+  /// one of its axes.
+  static std::optional<size_t> same_axis(const SymDims& from, size_t at, const SymDims& to) {
+    const auto before = [](const SymDims& dims, size_t axis) {
+      return count_of(SymDims(dims.begin(), dims.begin() + static_cast<ptrdiff_t>(axis)));
+    };
+    const auto outer = before(from, at);
+    for (size_t axis = 0; outer && axis < to.size(); ++axis)
+      if (to[axis] == from[at] && before(to, axis) == outer) return axis;
+    return std::nullopt;
+  }
+
+  // ---- where the axis lies in a node's operands and results -------------------------------------
+
+  static bool is_softmax(const Node& node) {
+    return is_op(node, "Softmax") || is_op(node, "LogSoftmax");
+  }
+  static bool is_norm(const Node& node) {
+    return is_op(node, "LayerNormalization") || is_op(node, "RMSNormalization");
+  }
+  static bool is_reduction(const Node& node) {
+    return node.op->domain.empty() && node.op->name.starts_with("Reduce");
+  }
+  static bool keeps_axes(const Node& node) { return node.attrs.get_int("keepdims", 1) != 0; }
+
+  /// The axes that a node of one operand works along; nullopt where they are not known.
+  std::optional<std::vector<size_t>> axes_of(const Node& node, size_t rank) const {
+    std::vector<int64_t> given;
+    if (is_softmax(node)) {
+      given = {node.attrs.get_int("axis", -1)};
+    } else if (is_op(node, "Concat") || is_op(node, "Split") || is_op(node, "Gather")) {
+      given = {node.attrs.get_int("axis", 0)};
+    } else if (is_norm(node)) {
+      const size_t first = normalise_axis(node.attrs.get_int("axis", -1), rank);
+      for (size_t axis = first; axis < rank; ++axis) given.push_back(static_cast<int64_t>(axis));
+    } else if (is_reduction(node) || is_op(node, "Slice")) {
+      const ValueId axes = input_of(node, is_op(node, "Slice") ? 3 : 1);
+      const auto known = axes == kNone ? std::nullopt : known_integers(graph_.value(axes));
+      if (!known) return std::nullopt;
+      given = *known;
+    } else {
+      return std::nullopt;
+    }
+    std::vector<size_t> out;
+    for (const int64_t axis : given) out.push_back(normalise_axis(axis, rank));
+    return out;
+  }
+
+  bool is_product_of_matrices(const Node& node) const {
+    const SymDims *left = dims_of(input_of(node, 0)), *right = dims_of(input_of(node, 1));
+    return is_op(node, "MatMul") && left && right && left->size() >= 2 && right->size() >= 2;
+  }
+
+  /// The axis of a result, of the axis of operand k.
+  std::optional<size_t> forwards(const Node& node, size_t k, size_t axis) const {
+    const size_t rank = dims_of(node.inputs[k])->size();
+    const SymDims* out = dims_of(node.outputs[0]);
+    if (!out) return std::nullopt;
+    if (node.op->scalar || is_product_of_matrices(node)) return out->size() - (rank - axis);
+    if (is_op(node, "Concat")) return axis;
+    if (k != 0) return std::nullopt;
+    if (const auto perm = is_op(node, "Transpose") ? known_permutation(graph_, node) : std::nullopt)
+      return static_cast<size_t>(std::find(perm->begin(), perm->end(), axis) - perm->begin());
+    if (is_op(node, "Reshape"))
+      return always_fits(graph_, node) ? same_axis(*dims_of(node.inputs[0]), axis, *out)
+                                       : std::nullopt;
+    const auto axes = axes_of(node, rank);
+    if (!axes) return std::nullopt;
+    const auto smaller = static_cast<size_t>(
+        std::count_if(axes->begin(), axes->end(), [&](size_t a) { return a < axis; }));
+    if (is_reduction(node)) return keeps_axes(node) ? axis : axis - smaller;
+    if (is_op(node, "Gather")) {
+      const auto index = rank_of(graph_, node.inputs[1]);
+      return index ? std::optional(smaller ? axis - 1 + *index : axis) : std::nullopt;
+    }
+    return axis;
+  }
+
+  /// Where the axis lies in an operand.
+  struct Place {
+    enum class Kind : uint8_t { kApart, kSingle, kUntouched } kind = Kind::kUntouched;
+    size_t axis = 0;
+  };
+
+  /// Of operand k, where the results have it at `axis`; nullopt where the node does more with it.
+  std::optional<Place> backwards(const Region& region, const Node& node, size_t k,
+                                 size_t axis) const {
+    using Kind = Place::Kind;
+    const SymDims *in = dims_of(node.inputs[k]), *out = dims_of(node.outputs[0]);
+    if (!in) return std::nullopt;
+    if (node.op->scalar || is_product_of_matrices(node)) {
+      const size_t behind = out->size() - axis;
+      if (!node.op->scalar && behind <= 2) {
+        // Rows of the left side, where the right side has no axes but its own two.
+        if (behind == 1 || dims_of(node.inputs[1])->size() != 2) return std::nullopt;
+        if (k == 1) return Place{};
+      }
+      if (in->size() < behind) return Place{};
+      const size_t at = in->size() - behind;
+      if ((*in)[at] == region.joined) return Place{Kind::kApart, at};
+      return (*in)[at] == Dim(1) ? std::optional(Place{Kind::kSingle, at}) : std::nullopt;
+    }
+    if (k != 0 && !is_op(node, "Concat")) return Place{};
+    for (size_t at = 0; at < in->size(); ++at)
+      if ((*in)[at] == region.joined && forwards(node, k, at) == axis) {
+        const auto axes = axes_of(node, in->size());
+        if (axes && std::find(axes->begin(), axes->end(), at) != axes->end()) return std::nullopt;
+        return Place{Kind::kApart, at};
+      }
+    return std::nullopt;
+  }
+
+  // ---- the region -------------------------------------------------------------------------------
+
+  std::optional<Region> region_of(NodeId id) const {
+    const auto apart = taken_[id] ? std::nullopt : taken_apart(graph_.node(id));
+    if (!apart) return std::nullopt;
+    const ValueId from = graph_.node(id).inputs[0];
+    Region out{.joined = (*dims_of(from))[apart->axis], .parts = apart->parts};
+    std::vector<ValueId> open;
+    if (!open_value(out, from, apart->axis, open)) return std::nullopt;
+    while (!open.empty()) {
+      const ValueId value = open.back();
+      open.pop_back();
+      switch (look_back(out, value, open)) {
+        case Origin::kNone: return std::nullopt;
+        case Origin::kOutside: break;
+        case Origin::kRegion:
+          if (!look_ahead(out, value, open)) return std::nullopt;
+      }
+    }
+    if (out.nodes.empty() || out.exits.size() + out.entries.size() < 2 || !is_closed(out))
+      return std::nullopt;
+    std::ranges::sort(out.nodes, {}, [&](NodeId n) { return position_.at(n); });
+    return out;
+  }
+
+  bool open_value(Region& region, ValueId value, size_t axis, std::vector<ValueId>& open) const {
+    const auto [it, added] = region.axis.emplace(value, axis);
+    if (added) open.push_back(value);
+    return it->second == axis;
+  }
+
+  /// Is it a Reshape's result, or there from the start? Another Reshape of it costs nothing.
+  bool is_free(ValueId value) const {
+    const NodeId maker = graph_.value(value).producer;
+    return maker == kNone || is_op(graph_.node(maker), "Reshape");
+  }
+
+  enum class Origin : uint8_t { kNone, kOutside, kRegion };
+
+  /// Finds what a value of the region comes from.
+  Origin look_back(Region& region, ValueId value, std::vector<ValueId>& open) const {
+    const size_t axis = region.axis.at(value);
+    const NodeId maker = graph_.value(value).producer;
+    if (maker != kNone && !taken_[maker]) {
+      if (region.seen.count(maker)) return Origin::kRegion;
+      if (put_together(graph_.node(maker)) == Joined{axis, region.parts}) {
+        region.entries.push_back(maker);
+        return Origin::kOutside;
+      }
+      if (add(region, maker, axis, open)) return Origin::kRegion;
+    }
+    region.apart.push_back(value);
+    return is_free(value) ? Origin::kOutside : Origin::kNone;
+  }
+
+  /// All that read a value of the region have to follow, or read it behind a Reshape that there is.
+  bool look_ahead(Region& region, ValueId value, std::vector<ValueId>& open) const {
+    const size_t axis = region.axis.at(value);
+    if (graph_.is_output(value)) return false;
+    bool others = false;
+    for (const NodeId user : users_[value]) {
+      if (region.seen.count(user)) continue;
+      const Node& node = graph_.node(user);
+      if (!taken_[user] && taken_apart(node) == Joined{axis, region.parts}) {
+        region.seen.insert(user);
+        region.exits.push_back(user);
+        continue;
+      }
+      const auto operand = std::find(node.inputs.begin(), node.inputs.end(), value);
+      const auto behind =
+          taken_[user] || node.op->control_flow
+              ? std::nullopt
+              : forwards(node, static_cast<size_t>(operand - node.inputs.begin()), axis);
+      if (behind && add(region, user, *behind, open)) continue;
+      if (!is_op(node, "Reshape")) return false;
+      others = true;
+    }
+    if (others) region.together.push_back(value);
+    return true;
+  }
+
+  /// Takes a node in, whose results have the axis at `axis`, where it leaves that as it is.
+  bool add(Region& region, NodeId id, size_t axis, std::vector<ValueId>& open) const {
+    const Node& node = graph_.node(id);
+    if (node.op->control_flow || node.op->random || region.nodes.size() == kMostNodes) return false;
+    for (const ValueId v : node.outputs) {
+      const SymDims* dims = dims_of(v);
+      if (v == kNone || !dims || axis >= dims->size() || !((*dims)[axis] == region.joined))
+        return false;
+    }
+    std::vector<std::pair<ValueId, Place>> places;
+    for (size_t k = 0; k < node.inputs.size(); ++k) {
+      if (node.inputs[k] == kNone) continue;
+      const auto place = backwards(region, node, k, axis);
+      if (!place || (place->kind == Place::Kind::kSingle && !is_free(node.inputs[k]))) return false;
+      places.emplace_back(node.inputs[k], *place);
+    }
+    region.seen.insert(id);
+    region.nodes.push_back(id);
+    for (const ValueId v : node.outputs) region.consistent &= open_value(region, v, axis, open);
+    for (const auto& [value, place] : places) {
+      if (place.kind == Place::Kind::kApart)
+        region.consistent &= open_value(region, value, place.axis, open);
+      if (place.kind == Place::Kind::kSingle)
+        region.consistent &= region.single.emplace(value, place.axis).first->second == place.axis;
+    }
+    return true;
+  }
+
+  /// Are there shapes for all Reshapes that it needs, and does no node read as it was what is taken
+  /// apart?
+  bool is_closed(const Region& region) const {
+    if (!region.consistent) return false;
+    for (const auto& [value, axis] : region.single)
+      if (!shape_between(*dims_of(value), region.with_ones(*dims_of(value), axis))) return false;
+    for (const ValueId v : region.apart)
+      if (!shape_between(*dims_of(v), region.apart_dims(*dims_of(v), region.axis.at(v))))
+        return false;
+    for (const ValueId v : region.together)
+      if (!shape_between(region.apart_dims(*dims_of(v), region.axis.at(v)), *dims_of(v)))
+        return false;
+    for (const NodeId id : region.nodes) {
+      const Node& node = graph_.node(id);
+      const size_t axis = region.axis.at(node.outputs[0]);
+      if (is_op(node, "Reshape") && !inner_shape(region, node)) return false;
+      for (size_t k = 0; k < node.inputs.size(); ++k)
+        if (node.inputs[k] != kNone && region.axis.count(node.inputs[k]) > 0 &&
+            backwards(region, node, k, axis)->kind != Place::Kind::kApart)
+          return false;
+    }
+    return true;
+  }
+
+  /// Of a Reshape to which the axis is one like any.
+  std::optional<std::vector<int64_t>> inner_shape(const Region& region, const Node& node) const {
+    const ValueId in = node.inputs[0], out = node.outputs[0];
+    return shape_between(region.apart_dims(*dims_of(in), region.axis.at(in)),
+                         region.apart_dims(*dims_of(out), region.axis.at(out)));
+  }
+
+  // ---- rewriting --------------------------------------------------------------------------------
+
+  ValueId reshaped(ValueId value, const std::vector<int64_t>& shape) {
+    Node node{.op = find_op("Reshape"),
+              .inputs = {value, patch_.add_constant("shape", Tensor::of<int64_t>(shape))}};
+    return add_typed(graph_, patch_, std::move(node), 1)[0];
+  }
+
+  /// An axis of a value whose axis `joined` comes apart; of that the first part.
+  static int64_t moved(size_t axis, size_t joined, const Region& region) {
+    return static_cast<int64_t>(axis <= joined ? axis : axis + region.added());
+  }
+
+  void move_axes(const Region& region, const Node& old, Node& node) {
+    const ValueId in = old.inputs[0];
+    const auto known = region.axis.find(in);
+    if (known == region.axis.end()) return;
+    const size_t joined = known->second, rank = dims_of(in)->size();
+    if (const auto before = is_op(old, "Transpose") ? known_permutation(graph_, old)
+                                                     : std::nullopt) {
+      std::vector<int64_t> perm;
+      for (const size_t from : *before) {
+        perm.push_back(moved(from, joined, region));
+        for (size_t k = 1; from == joined && k <= region.added(); ++k)
+          perm.push_back(static_cast<int64_t>(joined + k));
+      }
+      node.attrs.set("perm", perm);
+    } else if (is_op(old, "Reshape")) {
+      node.inputs[1] =
+          patch_.add_constant("shape", Tensor::of<int64_t>(*inner_shape(region, old)));
+      node.attrs = {};
+    } else if (const auto axes = axes_of(old, rank)) {
+      std::vector<int64_t> now;
+      for (const size_t axis : *axes) now.push_back(moved(axis, joined, region));
+      if (is_reduction(old) || is_op(old, "Slice"))
+        node.inputs[is_reduction(old) ? 1 : 3] =
+            patch_.add_constant("axes", Tensor::of<int64_t>(now));
+      else
+        node.attrs.set("axis", now.front());
+    }
+  }
+
+  void rewrite(const Region& region) {
+    std::unordered_map<ValueId, ValueId> now, ones;
+    for (const NodeId id : region.entries)
+      now.emplace(graph_.node(id).outputs[0], graph_.node(id).inputs[0]);
+    for (const ValueId v : region.apart)
+      now.emplace(v, reshaped(v, *shape_between(*dims_of(v), region.apart_dims(
+                                                                 *dims_of(v), region.axis.at(v)))));
+    for (const auto& [v, axis] : region.single)
+      ones.emplace(v,
+                   reshaped(v, *shape_between(*dims_of(v), region.with_ones(*dims_of(v), axis))));
+    for (const NodeId id : region.nodes) {
+      const Node old = graph_.node(id);
+      Node node = old;
+      move_axes(region, old, node);
+      for (size_t k = 0; k < old.inputs.size(); ++k) {
+        const ValueId in = old.inputs[k];
+        if (const auto apart = now.find(in); apart != now.end())
+          node.inputs[k] = apart->second;
+        else if (in != kNone && ones.count(in) > 0 &&
+                 backwards(region, old, k, region.axis.at(old.outputs[0]))->kind ==
+                     Place::Kind::kSingle)
+          node.inputs[k] = ones.at(in);
+      }
+      node.outputs.clear();
+      const auto made =
+          add_typed(graph_, patch_, std::move(node), static_cast<uint32_t>(old.outputs.size()));
+      for (size_t k = 0; k < old.outputs.size(); ++k) now.emplace(old.outputs[k], made[k]);
+    }
+    for (const ValueId v : region.together)
+      patch_.replace(v, reshaped(now.at(v), *shape_between(region.apart_dims(
+                                                               *dims_of(v), region.axis.at(v)),
+                                                           *dims_of(v))));
+    for (const NodeId id : region.exits) {
+      const ValueId old = graph_.node(id).outputs[0], value = now.at(graph_.node(id).inputs[0]);
+      patch_.replace(old, patch_.can_replace(old, value)
+                              ? value
+                              : add_copy(graph_, patch_, value, graph_.value(old).name));
+    }
+    for (const auto* nodes : {&region.exits, &region.nodes})
+      for (const NodeId id : *nodes) {
+        patch_.remove(id);
+        taken_[id] = true;
+      }
+    context_.count("cancel-reshapes");
+  }
+
+  Graph& graph_;
+  PassContext& context_;
+  const std::vector<std::vector<NodeId>> users_;
+  std::vector<bool> taken_;  ///< by node: in a region that was rewritten
+  std::unordered_map<NodeId, size_t> position_;
+  Patch patch_;
+};
+
+}  // namespace
+
+bool cancel_reshapes(Graph& graph, PassContext& context) {
+  return Canceller(graph, context).run();
+}
+
+}  // namespace xc
