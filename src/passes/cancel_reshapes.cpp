@@ -5,9 +5,9 @@
 // there.) Reshapes cost nothing by themselves, but fusion does not look through them.
 //
 // A whole region at a time: all that is reached from the operand of a Reshape that takes one axis
-// apart, backwards and forwards, through operators that leave this axis as it is, to Reshapes that
-// join the same parts. Where it ends at something else, that has to be another Reshape: it joins or
-// takes apart the axis besides.
+// apart, or the result of one that joins some, backwards and forwards, through operators that leave
+// this axis as it is, to Reshapes that do the same to it. Where it ends at something else, that has
+// to be another Reshape, which joins the axis, or takes it apart, besides.
 
 #include <algorithm>
 #include <optional>
@@ -23,7 +23,7 @@
 namespace xc {
 namespace {
 
-/// Nodes of a region: one of more is left as it is.
+/// Nodes of a region, and of those that read one value: one of more is left as it is.
 constexpr size_t kMostNodes = 256;
 
 /// An axis of one side of a Reshape that is several of the other.
@@ -91,8 +91,8 @@ class Canceller {
 
  private:
   struct Region {
-    Dim joined;
-    SymDims parts;
+    Dim joined = {};
+    SymDims parts = {};
     std::unordered_map<ValueId, size_t> axis = {};    ///< of each value, where the joined one lies
     std::unordered_map<ValueId, size_t> single = {};  ///< operands that have one element there
     std::vector<ValueId> apart = {};     ///< values from outside, for Reshapes to take apart
@@ -123,13 +123,18 @@ class Canceller {
 
   // ---- Reshapes ---------------------------------------------------------------------------------
 
+  /// Reshape and what it could stand for.
+  static bool is_reshape(const Node& node) {
+    return is_op(node, "Reshape") || is_op(node, "Flatten") || is_op(node, "Squeeze") ||
+           is_op(node, "Unsqueeze");
+  }
   /// The axis that the Reshape takes apart.
   std::optional<Joined> taken_apart(const Node& node) const {
-    if (!is_op(node, "Reshape") || !always_fits(graph_, node)) return std::nullopt;
+    if (!is_reshape(node) || !always_fits(graph_, node)) return std::nullopt;
     return joined_axis(*dims_of(node.inputs[0]), *dims_of(node.outputs[0]));
   }
   std::optional<Joined> put_together(const Node& node) const {
-    if (!is_op(node, "Reshape") || !always_fits(graph_, node)) return std::nullopt;
+    if (!is_reshape(node) || !always_fits(graph_, node)) return std::nullopt;
     return joined_axis(*dims_of(node.outputs[0]), *dims_of(node.inputs[0]));
   }
   /// Where axis `at` of `from` lies in `to`, which has the same elements; nullopt where it is not
@@ -195,7 +200,7 @@ class Canceller {
     if (k != 0) return std::nullopt;
     if (const auto perm = is_op(node, "Transpose") ? known_permutation(graph_, node) : std::nullopt)
       return static_cast<size_t>(std::find(perm->begin(), perm->end(), axis) - perm->begin());
-    if (is_op(node, "Reshape"))
+    if (is_reshape(node))
       return always_fits(graph_, node) ? same_axis(*dims_of(node.inputs[0]), axis, *out)
                                        : std::nullopt;
     const auto axes = axes_of(node, rank);
@@ -247,18 +252,30 @@ class Canceller {
   // ---- the region -------------------------------------------------------------------------------
 
   std::optional<Region> region_of(NodeId id) const {
-    const auto apart = taken_[id] ? std::nullopt : taken_apart(graph_.node(id));
-    if (!apart) return std::nullopt;
-    const ValueId from = graph_.node(id).inputs[0];
-    Region out{.joined = (*dims_of(from))[apart->axis], .parts = apart->parts};
+    const Node& first = graph_.node(id);
+    if (taken_[id] || !is_op(first, "Reshape")) return std::nullopt;
+    const ValueId in = first.inputs[0], out_value = first.outputs[0];
     std::vector<ValueId> open;
-    if (!open_value(out, from, apart->axis, open)) return std::nullopt;
+    Region out;
+    if (const auto apart = taken_apart(first)) {
+      out.joined = (*dims_of(in))[apart->axis];
+      out.parts = apart->parts;
+      open_value(out, in, apart->axis, open);
+    } else if (const auto together = put_together(first)) {
+      out.joined = (*dims_of(out_value))[together->axis];
+      out.parts = together->parts;
+      out.axis.emplace(out_value, together->axis);
+      out.entries.push_back(id);
+      if (!look_ahead(out, out_value, open)) return std::nullopt;
+    }
     while (!open.empty()) {
       const ValueId value = open.back();
       open.pop_back();
       switch (look_back(out, value, open)) {
-        case Origin::kNone: return std::nullopt;
-        case Origin::kOutside: break;
+        case Origin::kNone:
+          return std::nullopt;
+        case Origin::kOutside:
+          break;
         case Origin::kRegion:
           if (!look_ahead(out, value, open)) return std::nullopt;
       }
@@ -278,7 +295,7 @@ class Canceller {
   /// Is it a Reshape's result, or there from the start? Another Reshape of it costs nothing.
   bool is_free(ValueId value) const {
     const NodeId maker = graph_.value(value).producer;
-    return maker == kNone || is_op(graph_.node(maker), "Reshape");
+    return maker == kNone || is_reshape(graph_.node(maker));
   }
 
   enum class Origin : uint8_t { kNone, kOutside, kRegion };
@@ -302,7 +319,7 @@ class Canceller {
   /// All that read a value of the region have to follow, or read it behind a Reshape that there is.
   bool look_ahead(Region& region, ValueId value, std::vector<ValueId>& open) const {
     const size_t axis = region.axis.at(value);
-    if (graph_.is_output(value)) return false;
+    if (graph_.is_output(value) || users_[value].size() > kMostNodes) return false;
     bool others = false;
     for (const NodeId user : users_[value]) {
       if (region.seen.count(user)) continue;
@@ -318,7 +335,7 @@ class Canceller {
               ? std::nullopt
               : forwards(node, static_cast<size_t>(operand - node.inputs.begin()), axis);
       if (behind && add(region, user, *behind, open)) continue;
-      if (!is_op(node, "Reshape")) return false;
+      if (!is_reshape(node)) return false;
       others = true;
     }
     if (others) region.together.push_back(value);
@@ -368,7 +385,7 @@ class Canceller {
     for (const NodeId id : region.nodes) {
       const Node& node = graph_.node(id);
       const size_t axis = region.axis.at(node.outputs[0]);
-      if (is_op(node, "Reshape") && !inner_shape(region, node)) return false;
+      if (is_reshape(node) && !inner_shape(region, node)) return false;
       for (size_t k = 0; k < node.inputs.size(); ++k)
         if (node.inputs[k] != kNone && region.axis.count(node.inputs[k]) > 0 &&
             backwards(region, node, k, axis)->kind != Place::Kind::kApart)
@@ -402,8 +419,8 @@ class Canceller {
     const auto known = region.axis.find(in);
     if (known == region.axis.end()) return;
     const size_t joined = known->second, rank = dims_of(in)->size();
-    if (const auto before = is_op(old, "Transpose") ? known_permutation(graph_, old)
-                                                     : std::nullopt) {
+    if (const auto before =
+            is_op(old, "Transpose") ? known_permutation(graph_, old) : std::nullopt) {
       std::vector<int64_t> perm;
       for (const size_t from : *before) {
         perm.push_back(moved(from, joined, region));
@@ -411,9 +428,10 @@ class Canceller {
           perm.push_back(static_cast<int64_t>(joined + k));
       }
       node.attrs.set("perm", perm);
-    } else if (is_op(old, "Reshape")) {
-      node.inputs[1] =
-          patch_.add_constant("shape", Tensor::of<int64_t>(*inner_shape(region, old)));
+    } else if (is_reshape(old)) {
+      node.op = find_op("Reshape");
+      node.inputs = {in,
+                     patch_.add_constant("shape", Tensor::of<int64_t>(*inner_shape(region, old)))};
       node.attrs = {};
     } else if (const auto axes = axes_of(old, rank)) {
       std::vector<int64_t> now;
@@ -455,9 +473,9 @@ class Canceller {
       for (size_t k = 0; k < old.outputs.size(); ++k) now.emplace(old.outputs[k], made[k]);
     }
     for (const ValueId v : region.together)
-      patch_.replace(v, reshaped(now.at(v), *shape_between(region.apart_dims(
-                                                               *dims_of(v), region.axis.at(v)),
-                                                           *dims_of(v))));
+      patch_.replace(
+          v, reshaped(now.at(v), *shape_between(region.apart_dims(*dims_of(v), region.axis.at(v)),
+                                                *dims_of(v))));
     for (const NodeId id : region.exits) {
       const ValueId old = graph_.node(id).outputs[0], value = now.at(graph_.node(id).inputs[0]);
       patch_.replace(old, patch_.can_replace(old, value)

@@ -25,7 +25,7 @@ struct Program::Capture {
   uint64_t plan_serial = 0;   ///< of a run of this plan's segment
   uint32_t segment = 0;
   int64_t max_bytes = 0;
-  std::vector<uint32_t> values;  ///< PlanValues
+  std::vector<uint32_t> values;                                    ///< PlanValues
   std::function<bool(std::span<const int64_t>)> wanted = nullptr;  ///< of what sizes; null = any
   static constexpr uint32_t kNoStep = UINT32_MAX;
   /// Instead of `values`: the operands of this step of the plan, inputs as it finds them.

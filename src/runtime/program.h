@@ -316,8 +316,7 @@ class Program : public std::enable_shared_from_this<Program> {
   /// A run serves one request. The last of each `who` counts, and eight at a time: a ninth takes
   /// the place of the oldest.
   bool request_capture(const void* who, SignatureEntry& entry, const std::vector<ValueId>& values,
-                       int64_t max_bytes,
-                       std::function<bool(std::span<const int64_t>)> wanted,
+                       int64_t max_bytes, std::function<bool(std::span<const int64_t>)> wanted,
                        std::function<void(std::vector<Tensor>)> keep);
   /// Calls `keep` once with row-major copies of the operands of the first step of what `entry`
   /// executes now that is `wanted`: inputs as the step found them, then outputs, both without

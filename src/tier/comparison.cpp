@@ -49,7 +49,8 @@ Tensor moved(const Tensor& t, double unit, std::mt19937_64& random) {
 }
 
 /// Every value of the region graph by run_reference, node after node; `wide`: in f64 for f32;
-/// `moving`: what sums read, and what functions and sums give, is moved by a unit in the last place.
+/// `moving`: what sums read, and what functions and sums give, is moved by a unit in the last
+/// place.
 std::vector<Tensor> reference_outputs(const Graph& graph, const std::vector<Tensor>& inputs,
                                       bool wide = false, std::mt19937_64* moving = nullptr) {
   const auto kept = [&](Tensor t) { return wide ? widened(t) : t; };

@@ -24,12 +24,12 @@ Expected evaluate_region(const Graph& graph, const std::vector<Tensor>& inputs);
 /// f64 is known the error of a whole output may not be more than 4 times that of the reference
 /// kernels. Where there are products, and always with `forgiving`, for inputs that
 /// are whatever a caller has, what rounding of the inputs, of what sums read and of what
-/// functions give changes is allowed too. Where there are reductions it is allowed to an element (x / sum(x) where the sum cancels), and what it
-/// changes by more than the bound has no part in the error of the whole.
-/// In fast mode a region with functions may be as far off as if its values were bf16. Where the
-/// processor has matrix units, so may one with products whose factors may be rounded to bf16; what
-/// such rounding of the inputs changes is then allowed.
-/// `worst`, when given, is raised to the largest deviation seen, in units of what is allowed there.
+/// functions give changes is allowed too. Where there are reductions it is allowed to an element (x
+/// / sum(x) where the sum cancels), and what it changes by more than the bound has no part in the
+/// error of the whole. In fast mode a region with functions may be as far off as if its values were
+/// bf16. Where the processor has matrix units, so may one with products whose factors may be
+/// rounded to bf16; what such rounding of the inputs changes is then allowed. `worst`, when given,
+/// is raised to the largest deviation seen, in units of what is allowed there.
 std::string compare_region(const Graph& graph, const std::vector<Tensor>& inputs,
                            const Expected& expected, const std::vector<Tensor>& got,
                            double* worst = nullptr, bool forgiving = false,

@@ -75,14 +75,13 @@ void LiveVerification::ask(Program& program, ProgramState& state, Group& group,
   Group* raw = &group;
   const bool asked =
       is_small(program, group, sizes_of(program, entry.symbols, group)) &&
-      program.request_capture(
-          &group, entry, values, most_bytes(group), std::move(serves),
-          [this, shared, raw](Captured run) {
-            core_.queue.post(shared,
-                             [this, raw, run = std::move(run)](Program& p, ProgramState& s) {
-                               captured(p, s, *raw, run.copies, run.symbols);
-                             });
-          });
+      program.request_capture(&group, entry, values, most_bytes(group), std::move(serves),
+                              [this, shared, raw](Captured run) {
+                                core_.queue.post(shared, [this, raw, run = std::move(run)](
+                                                             Program& p, ProgramState& s) {
+                                  captured(p, s, *raw, run.copies, run.symbols);
+                                });
+                              });
   if (asked) return;
   if (group.code.uncompared)
     return refusals_.ban(program, state, group, EventKind::kRefused, kUncompared);
