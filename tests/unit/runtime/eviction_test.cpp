@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "runtime/program.h"
@@ -123,6 +124,27 @@ TEST_CASE("runtime/eviction: beside a run that takes long the cap holds, and new
   CHECK(bound(*session) <= kCap);
   const int64_t met = session->counters().signatures;
   for (int64_t k = 3390; k < 3400; ++k) run(*session, {sized(k), none});
+  CHECK(session->counters().signatures == met);
+}
+
+TEST_CASE("runtime/eviction: what a long run held up goes also where that program runs no more") {
+  constexpr int64_t kCap = 256 << 10;
+  std::string text = kBesideLoop;
+  text.replace(text.find("f32[n, m]"), 9, "f32[*]");
+  auto session = session_of(text, capped(kCap));
+  const Tensor none = Tensor::scalar<int64_t>(0);
+  run(*session, {sized(1), none});
+  LongRun other(*session, {sized(1), Tensor::scalar<int64_t>(int64_t{1} << 40)});
+  while (session->counters().runs < 2) std::this_thread::yield();
+  for (int64_t k = 2; k < 2000; ++k) run(*session, {sized(k), none});
+  CHECK(bound(*session) > kCap);
+  CHECK(other.end());
+  // Another rank has a program of its own.
+  const auto rows = [](int64_t k) { return ramp({1 + k}, 1, 0); };
+  for (int64_t k = 0; k < 20; ++k) run(*session, {rows(k), none});
+  CHECK(bound(*session) <= kCap);
+  const int64_t met = session->counters().signatures;
+  for (int64_t k = 0; k < 20; ++k) run(*session, {rows(k), none});
   CHECK(session->counters().signatures == met);
 }
 
