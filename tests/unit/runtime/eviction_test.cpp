@@ -31,6 +31,14 @@ Tensor sized(int64_t k) {
   return ramp({1 + k % 40, 1 + k / 40}, 1, 0);
 }
 
+/// Whether it comes true within some seconds.
+template <class Done>
+bool until(const Done& done) {
+  for (int k = 0; k < 10'000 && !done(); ++k)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return done();
+}
+
 /// Runs in another thread until it is destroyed.
 class LongRun {
  public:
@@ -148,6 +156,20 @@ TEST_CASE("runtime/eviction: what a long run held up goes also where that progra
   CHECK(session->counters().signatures == met);
 }
 
+TEST_CASE("runtime/eviction: a loop under way leaves an entry that no run may begin with") {
+  auto session = session_of(kBesideLoop, capped(256 << 10));
+  LongRun loop(*session, {sized(1), Tensor::scalar<int64_t>(int64_t{1} << 40)});
+  REQUIRE(until([&] {
+    const auto bodies = session->program().children();
+    return !bodies.empty() && bodies[0]->total_runs() > 10;
+  }));
+  Program& body = *session->program().children()[0];
+  const auto entry = body.entries().at(0);
+  body.forget(*entry);
+  CHECK(until([&] { return body.entries().size() == 1 && body.entries()[0] != entry; }));
+  CHECK(loop.end());
+}
+
 TEST_CASE("runtime/eviction: bodies and the graph around them have one cap") {
   constexpr int kLoops = 6;
   constexpr int64_t kCap = 256 << 10;
@@ -208,4 +230,38 @@ TEST_CASE("runtime/eviction: a loop of more signatures than there is room for ke
   CHECK(bound_in[0] == kTrips);
   CHECK(bound_in[1] < kTrips - 50);
   CHECK(bound_in[2] <= bound_in[1]);
+}
+
+TEST_CASE("runtime/eviction: what a loop stays with is in the table, whatever it met before") {
+  constexpr int64_t kRows = 300;
+  auto session = session_of(fmt::format(R"(graph g(%a0: f32[1, 4], %trips: i64[]) -> (%y) {{
+  const %go: bool[] = true
+  %y = Loop(%trips, %go, %a0) {{}} captures 0 (
+    graph body(%i: i64[], %go: bool[], %a: f32[n, 4]) -> (%go2, %b) {{
+      const %rows: i64[] = {}
+      %go2 = Identity(%go)
+      %more = Less(%i, %rows)
+      %b = If(%more, %a) {{}} captures 1 (
+        graph then(%c: f32[n, 4]) -> (%d) {{
+          const %row: f32[1, 4] = [0, 0, 0, 0]
+          %d = Concat(%c, %row) {{axis = 0}}
+        }},
+        graph else(%c: f32[n, 4]) -> (%d) {{
+          %d = Identity(%c)
+        }})
+    }})
+}})",
+                                        kRows - 1),
+                            capped(64 << 10));
+  LongRun loop(*session, {ramp({1, 4}, 0, 0), Tensor::scalar<int64_t>(int64_t{1} << 40)});
+  REQUIRE(until([&] {
+    const auto bodies = session->program().children();
+    return !bodies.empty() && bodies[0]->total_runs() > kRows + 10;
+  }));
+  const auto entries = session->program().children()[0]->entries();
+  CHECK(entries.size() < kRows / 2);  // it met more than there is room for
+  CHECK(std::ranges::any_of(entries, [&](const auto& e) {
+    return e->segment == 0 && e->symbols == std::vector<int64_t>{kRows};
+  }));
+  CHECK(loop.end());
 }
