@@ -118,7 +118,10 @@ RunContext& Program::take_idle() {
 void Program::run_in_place(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
                            OutputPool& pool, const RunOptions& options) {
   check_inputs(inputs);
-  if (!in_place_.load(std::memory_order_relaxed)) in_place_.store(true, std::memory_order_relaxed);
+  if (!in_place_.load(std::memory_order_relaxed)) {
+    pool.keep_memory();
+    in_place_.store(true, std::memory_order_relaxed);
+  }
   void* data[kPortsOnStack];
   if (std::max(inputs.size(), outputs.size()) > kPortsOnStack)
     refuse(fmt::format("the model has more than {} inputs or outputs", kPortsOnStack),
