@@ -25,7 +25,7 @@ struct Program::Capture {
   uint64_t plan_serial = 0;   ///< of a run of this plan's segment
   uint32_t segment = 0;
   int64_t max_bytes = 0;
-  std::vector<uint32_t> values;  ///< PlanValues
+  std::vector<uint32_t> values;                                    ///< PlanValues
   std::function<bool(std::span<const int64_t>)> wanted = nullptr;  ///< of what sizes; null = any
   static constexpr uint32_t kNoStep = UINT32_MAX;
   /// Instead of `values`: the operands of this step of the plan, inputs as it finds them.
@@ -34,9 +34,11 @@ struct Program::Capture {
   std::function<void(std::vector<Tensor>)> keep;
   std::atomic<bool> taken{false};
 
-  /// Whether a run of the Bound, of that plan and segment, is of sizes that are wanted, has all of
-  /// it and not more than that.
+  /// Whether a run of the Bound, of that plan and segment, has all of it and not more than that.
   bool fits(const Bound& bound) const;
+  /// Whether such a run serves: it is of sizes that are wanted too. One that cannot be asked does
+  /// not.
+  bool is_served_by(const Bound& bound) const noexcept;
 };
 
 /// What was asked for last. Runs read it without a lock: a request makes another list.
