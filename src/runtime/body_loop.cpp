@@ -217,10 +217,10 @@ void BodyLoop::look_up() {
   const int64_t cap = program.bound_cache()->cap();
   const bool many = met_bytes_ > cap - cap / 4;
   entry_ = program.shared_entry_for(views_, lease_->context(),
-                                    many              ? Joins::kNever
-                                    : met_bytes_ == 0 ? Joins::kAlways
-                                                      : Joins::kWhereThereIsRoom);
-  if (entry_->passes && passed_before())
+                                    stays_ || met_bytes_ == 0 ? Joins::kAlways
+                                    : many                    ? Joins::kNever
+                                                              : Joins::kWhereThereIsRoom);
+  if (many && entry_->passes && passed_before())
     entry_ = program.shared_entry_for(views_, lease_->context());
   met_bytes_ += entry_->held.bytes();
 }
@@ -288,8 +288,8 @@ void BodyLoop::take_results() {
     set_input(*result.input, made);
   }
   steady_ = steady_ || (same && program_->sizes_follow_dims());
-  // What the loop stays with is looked up once more, to be in the table: there plans are replaced.
-  known_ = (steady_ || (same && program_->signature_is_dims())) && !entry_->passes;
+  stays_ = steady_ || (same && program_->signature_is_dims());
+  known_ = stays_ && !entry_->passes;
   if (options_.budget) [[unlikely]]
     charge_states();
   // A handle that is no pool's was made for one result, and sizes that change need another.
