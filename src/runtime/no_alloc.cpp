@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "runtime/epoch_scope.h"
 #include "runtime/executor.h"
 #include "runtime/output_pool.h"
 #include "runtime/overlap.h"
@@ -26,10 +27,7 @@ constexpr std::string_view kRunOnce = "run these shapes once without no_alloc",
 class IdleContext {
  public:
   IdleContext(Program& program, RunContext& context) : program_(program), context_(context) {}
-  ~IdleContext() {
-    context_.epoch.store(0, std::memory_order_release);
-    program_.give_back(context_);
-  }
+  ~IdleContext() { program_.give_back(context_); }
   IdleContext(const IdleContext&) = delete;
   IdleContext& operator=(const IdleContext&) = delete;
 
@@ -138,7 +136,7 @@ void Program::run_in_place(std::span<const TensorView> inputs, std::span<xc_tens
   }
   RunContext& context = take_idle();
   const IdleContext held(*this, context);
-  context.epoch.store(epochs_.current(), std::memory_order_seq_cst);
+  const EpochScope epoch(*this, context);
   if (context.key.capacity() < key_size(inputs)) refuse("these shapes are new", kRunOnce);
   key_of(inputs, context.key);
   SignatureEntry* entry = nullptr;

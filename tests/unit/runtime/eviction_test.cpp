@@ -156,6 +156,42 @@ TEST_CASE("runtime/eviction: what a long run held up goes also where that progra
   CHECK(session->counters().signatures == met);
 }
 
+TEST_CASE("runtime/eviction: what waited for a run that may not allocate goes behind it") {
+  auto session = session_of(R"(graph g(%x: f32[n, m]) -> (%y) {
+  %a = Tanh(%x)
+  %b = Softmax(%a)
+  %c = Erf(%b)
+  %d = Softmax(%c)
+  %e = Tanh(%d)
+  %y = Softmax(%e)
+})",
+                            capped(64 << 10));
+  const BoundCache& cache = *session->program().bound_cache();
+  const Tensor large = ramp({1 << 11, 1 << 10}, 1, 0);
+  bool waited = false;
+  for (int64_t round = 0; round < 20 && !waited; ++round) {
+    run(*session, {large});
+    const int64_t before = session->counters().runs;
+    std::thread in_place([&] {
+      const std::vector<TensorView> views{large.view()};
+      xc_tensor* slot = nullptr;
+      RunOptions options;
+      options.no_alloc = true;
+      session->run(views, {&slot, 1}, options);
+      slot->release();
+    });
+    while (session->counters().runs == before) std::this_thread::yield();
+    for (int64_t k = 0; k < 200; ++k) run(*session, {sized(200 * round + k)});
+    waited = cache.retired() > 0;
+    in_place.join();
+  }
+  REQUIRE(waited);
+  // Runs that evict nothing are enough.
+  const std::vector<int64_t> known = session->program().entries().at(0)->symbols;
+  for (int k = 0; k < 3; ++k) run(*session, {ramp({known[0], known[1]}, 1, 0)});
+  CHECK(cache.retired() == 0);
+}
+
 TEST_CASE("runtime/eviction: a loop under way leaves an entry that no run may begin with") {
   auto session = session_of(kBesideLoop, capped(256 << 10));
   LongRun loop(*session, {sized(1), Tensor::scalar<int64_t>(int64_t{1} << 40)});
