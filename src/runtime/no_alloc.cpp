@@ -116,9 +116,9 @@ RunContext& Program::take_idle() {
 void Program::run_in_place(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
                            OutputPool& pool, const RunOptions& options) {
   check_inputs(inputs);
-  if (!in_place_.load(std::memory_order_relaxed)) {
+  if (!bound_->keeps_memory()) {
     pool.keep_memory();
-    in_place_.store(true, std::memory_order_relaxed);
+    bound_->keep_memory();
   }
   void* data[kPortsOnStack];
   if (std::max(inputs.size(), outputs.size()) > kPortsOnStack)

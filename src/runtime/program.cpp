@@ -130,7 +130,7 @@ RunContext& Program::lease() {
 
 void Program::give_back(RunContext& context) {
   constexpr uint64_t kIdle = 4096, kLooks = 64;
-  const bool trims = !in_place_.load(std::memory_order_relaxed);
+  const bool trims = !bound_->keeps_memory();
   if (trims) context.trim();
   RunContext* unused = nullptr;
   {

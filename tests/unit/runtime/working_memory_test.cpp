@@ -127,3 +127,27 @@ TEST_CASE("runtime/working_memory: it stays where runs may not allocate, and so 
     CHECK(f.allocations == before);
   }
 }
+
+TEST_CASE("runtime/working_memory: it stays for all ranks where some runs may not allocate") {
+  Fixture f(R"(graph g(%x: f32[*]) -> (%y) {
+  %a = Softmax(%x)
+  %b = Softmax(%a) {axis = 0}
+  %y = ReduceSum(%b) {keepdims = 0}
+})");
+  const Tensor large = rows(kLarge);
+  const Tensor deep(large.buffer(), 0, DType::kF32, {kLarge, 8, 8});
+  const auto runs_in_place = [&](const Tensor& x) {
+    const std::vector<TensorView> views{x.view()};
+    xc_tensor* slot = nullptr;
+    RunOptions in_place;
+    in_place.no_alloc = true;
+    f.session->run(views, {&slot, 1}, in_place);
+    slot->release();
+  };
+  run(*f.session, {deep});
+  run(*f.session, {large});
+  runs_in_place(large);
+  const Tensor small = ramp({2, 8, 8}, 1, 0);
+  for (int k = 0; k < 6000; ++k) run(*f.session, {small});
+  CHECK_NOTHROW(runs_in_place(deep));
+}
