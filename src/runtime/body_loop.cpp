@@ -217,9 +217,9 @@ void BodyLoop::look_up() {
   const int64_t cap = program.bound_cache()->cap();
   const bool many = met_bytes_ > cap - cap / 4;
   entry_ = program.shared_entry_for(views_, lease_->context(),
-                                    many              ? Joins::kNever
-                                    : met_bytes_ == 0 ? Joins::kAlways
-                                                      : Joins::kWhereThereIsRoom);
+                                    stays_ || met_bytes_ == 0 ? Joins::kAlways
+                                    : many                    ? Joins::kNever
+                                                              : Joins::kWhereThereIsRoom);
   if (many && entry_->passes && passed_before())
     entry_ = program.shared_entry_for(views_, lease_->context());
   met_bytes_ += entry_->held.bytes();
@@ -253,7 +253,7 @@ void BodyLoop::find_updated() {
 
 void BodyLoop::iterate() {
   move_slices();
-  if (!known_) look_up();
+  if (!known_ || entry_->forgotten.load(std::memory_order_relaxed)) look_up();
   if (!steady_) program_->reclaim_evicted();
   if (steady_ && entry_->current.load(std::memory_order_relaxed) != seen_) find_updated();
   for (Result& result : results_) {
@@ -288,7 +288,8 @@ void BodyLoop::take_results() {
     set_input(*result.input, made);
   }
   steady_ = steady_ || (same && program_->sizes_follow_dims());
-  known_ = steady_ || (same && program_->signature_is_dims());
+  stays_ = steady_ || (same && program_->signature_is_dims());
+  known_ = stays_ && !entry_->passes;
   if (options_.budget) [[unlikely]]
     charge_states();
   // A handle that is no pool's was made for one result, and sizes that change need another.

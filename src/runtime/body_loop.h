@@ -134,7 +134,8 @@ class BodyLoop {
   size_t state_count_ = 0;
   int64_t state_bytes_ = 0;  ///< charged for what was made of them
   bool steady_ = false;      ///< every iteration has the sizes of the last
-  bool known_ = false;       ///< the next one has its signature
+  bool stays_ = false;       ///< the next one has its signature
+  bool known_ = false;       ///< the same, and an entry of the table, where plans are replaced
 
   std::optional<LeaseScope> lease_;
   Program* program_ = nullptr;

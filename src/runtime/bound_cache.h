@@ -43,6 +43,11 @@ class BoundCache {
   /// of the cap: a stream of new sizes evicts all the time.
   std::optional<Evicted> to_tell(int64_t shapes, int64_t bytes);
 
+  /// Runs that may not allocate are asked for: contexts of all its Programs keep the memory that
+  /// they have.
+  void keep_memory() { keeps_memory_.store(true, std::memory_order_relaxed); }
+  bool keeps_memory() const { return keeps_memory_.load(std::memory_order_relaxed); }
+
   /// A Program whose entries count here.
   void add(const std::shared_ptr<Program>& program);
   void remove() noexcept { gone_.fetch_add(1, std::memory_order_relaxed); }
@@ -58,6 +63,7 @@ class BoundCache {
   std::atomic<size_t> gone_{0};  ///< of `programs_`, about
   Evicted untold_;
   bool told_ = false;
+  std::atomic<bool> keeps_memory_{false};
 };
 
 /// What an entry holds, counted while it lives. Changes its place under the lock of the table.

@@ -25,7 +25,6 @@ Captured::Captured(std::vector<Tensor> all) : copies(std::move(all)) {
 }
 
 bool Program::Capture::fits(const Bound& bound) const {
-  if (wanted && !wanted(bound.symbols)) return false;
   const Plan& plan = *bound.plan;
   int64_t bytes = 0;
   const auto add = [&](uint32_t v) {
@@ -42,6 +41,14 @@ bool Program::Capture::fits(const Bound& bound) const {
          position_of(bound, step);
 }
 
+bool Program::Capture::is_served_by(const Bound& bound) const noexcept {
+  try {
+    return (!wanted || wanted(bound.symbols)) && fits(bound);
+  } catch (...) {
+    return false;
+  }
+}
+
 CaptureScope::CaptureScope(Program& program, const Bound& bound, void* const* inputs,
                            void* const* pointers, bool allowed)
     : bound_(bound) {
@@ -49,7 +56,7 @@ CaptureScope::CaptureScope(Program& program, const Bound& bound, void* const* in
   if (!captures || !allowed) return;
   for (const auto& capture : captures->wanted) {
     if (capture->plan_serial != bound.plan->serial || capture->segment != bound.segment ||
-        capture->taken.load(std::memory_order_relaxed) || !capture->fits(bound) ||
+        capture->taken.load(std::memory_order_relaxed) || !capture->is_served_by(bound) ||
         capture->taken.exchange(true, std::memory_order_acq_rel))
       continue;
     capture_ = capture.get();

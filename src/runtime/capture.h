@@ -34,9 +34,11 @@ struct Program::Capture {
   std::function<void(std::vector<Tensor>)> keep;
   std::atomic<bool> taken{false};
 
-  /// Whether a run of the Bound, of that plan and segment, is of sizes that are wanted, has all of
-  /// it and not more than that.
+  /// Whether a run of the Bound, of that plan and segment, has all of it and not more than that.
   bool fits(const Bound& bound) const;
+  /// Whether such a run serves: it is of sizes that are wanted too. One that cannot be asked does
+  /// not.
+  bool is_served_by(const Bound& bound) const noexcept;
 };
 
 /// What was asked for last. Runs read it without a lock: a request makes another list.

@@ -145,7 +145,8 @@ bool Program::is_held_up() {
     return bound_->bytes() > bound_->cap() && bound_->retired() > bound_->cap() / 4;
   };
   if (!much()) return false;
-  epochs_.reclaim(kReclaimed);
+  // In whichever Program it was left behind: of that one no run may come any more.
+  for (const auto& program : bound_->programs()) program->epochs_.reclaim(kReclaimed);
   return much();
 }
 

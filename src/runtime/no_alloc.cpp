@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "runtime/epoch_scope.h"
 #include "runtime/executor.h"
 #include "runtime/output_pool.h"
 #include "runtime/overlap.h"
@@ -26,10 +27,7 @@ constexpr std::string_view kRunOnce = "run these shapes once without no_alloc",
 class IdleContext {
  public:
   IdleContext(Program& program, RunContext& context) : program_(program), context_(context) {}
-  ~IdleContext() {
-    context_.epoch.store(0, std::memory_order_release);
-    program_.give_back(context_);
-  }
+  ~IdleContext() { program_.give_back(context_); }
   IdleContext(const IdleContext&) = delete;
   IdleContext& operator=(const IdleContext&) = delete;
 
@@ -118,7 +116,10 @@ RunContext& Program::take_idle() {
 void Program::run_in_place(std::span<const TensorView> inputs, std::span<xc_tensor*> outputs,
                            OutputPool& pool, const RunOptions& options) {
   check_inputs(inputs);
-  if (!in_place_.load(std::memory_order_relaxed)) in_place_.store(true, std::memory_order_relaxed);
+  if (!bound_->keeps_memory()) {
+    pool.keep_memory();
+    bound_->keep_memory();
+  }
   void* data[kPortsOnStack];
   if (std::max(inputs.size(), outputs.size()) > kPortsOnStack)
     refuse(fmt::format("the model has more than {} inputs or outputs", kPortsOnStack),
@@ -135,7 +136,7 @@ void Program::run_in_place(std::span<const TensorView> inputs, std::span<xc_tens
   }
   RunContext& context = take_idle();
   const IdleContext held(*this, context);
-  context.epoch.store(epochs_.current(), std::memory_order_seq_cst);
+  const EpochScope epoch(*this, context);
   if (context.key.capacity() < key_size(inputs)) refuse("these shapes are new", kRunOnce);
   key_of(inputs, context.key);
   SignatureEntry* entry = nullptr;

@@ -93,16 +93,22 @@ xc_tensor* OutputPool::acquire_ready(uint32_t output, DType dtype, std::span<con
   {
     std::lock_guard lock(mutex_);
     Shelf& shelf = shelves_[output];
-    if (shelf.free.empty()) return nullptr;
-    handle = shelf.free.back();
-    const int64_t has = handle->tensor.buffer()->bytes();
-    if (handle->tensor.dtype() != dtype || has < bytes) return nullptr;
-    // A run that may not allocate relies on it again.
-    shelf.asked = std::max(shelf.asked, has);
-    shelf.free.pop_back();
+    const auto next = std::find_if(shelf.free.rbegin(), shelf.free.rend(), [&](xc_tensor* free) {
+      const Tensor& tensor = free->tensor;  // of another rank, where the model leaves that open
+      return tensor.dtype() == dtype && tensor.buffer()->bytes() >= bytes &&
+             std::min(tensor.dims().capacity(), tensor.strides().capacity()) >= dims.size();
+    });
+    if (next == shelf.free.rend()) return nullptr;
+    handle = *next;
+    shelf.free.erase(std::next(next).base());
   }
   handle->tensor.set_dims(dims);
   return handed_out(handle, output);
+}
+
+void OutputPool::keep_memory() {
+  std::lock_guard lock(mutex_);
+  keeps_ = true;
 }
 
 void OutputPool::give_back(xc_tensor* handle) noexcept {
@@ -110,10 +116,11 @@ void OutputPool::give_back(xc_tensor* handle) noexcept {
   if (handle->tensor.dtype() != DType::kString) {
     std::lock_guard lock(mutex_);
     Shelf& shelf = shelves_[handle->pool_index];
-    if (shelf.free.size() < kKeep && !shelf.too_large(handle))
+    const auto goes = [&](const xc_tensor* free) { return !keeps_ && shelf.too_large(free); };
+    if (shelf.free.size() < kKeep && !goes(handle))
       shelf.free.push_back(std::exchange(handle, nullptr));
     // Those below are handed out only where several are in use at once.
-    if (!shelf.free.empty() && shelf.too_large(shelf.free.front())) {
+    if (!shelf.free.empty() && goes(shelf.free.front())) {
       oldest = shelf.free.front();
       shelf.free.erase(shelf.free.begin());
     }

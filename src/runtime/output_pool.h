@@ -19,8 +19,10 @@ class OutputPool : public std::enable_shared_from_this<OutputPool> {
   /// A handle with one reference and row-major memory for `dims`; reuses a free one of this output
   /// without allocating when its memory is large enough.
   xc_tensor* acquire(uint32_t output, DType dtype, std::span<const int64_t> dims);
-  /// The same of a handle whose memory is large enough; null where the next one's is not.
+  /// The same of a free one that is large enough as it is, also for the rank; null where none is.
   xc_tensor* acquire_ready(uint32_t output, DType dtype, std::span<const int64_t> dims);
+  /// What is free keeps its memory from here on, however large, for runs that may not allocate.
+  void keep_memory();
   void give_back(xc_tensor* handle) noexcept;
 
   static constexpr size_t kKeep = 8;  ///< free handles per output
@@ -39,6 +41,7 @@ class OutputPool : public std::enable_shared_from_this<OutputPool> {
   std::shared_ptr<Engine> engine_;
   std::mutex mutex_;
   std::vector<Shelf> shelves_;
+  bool keeps_ = false;  ///< keep_memory() was called; guarded by mutex_
 };
 
 /// Where results go. A null slot receives a handle from `pool`; a given one is written in place.

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/memory_budget.h"
+#include "runtime/epoch_scope.h"
 #include "runtime/executor.h"
 #include "runtime/overlap.h"
 
@@ -129,7 +130,7 @@ RunContext& Program::lease() {
 
 void Program::give_back(RunContext& context) {
   constexpr uint64_t kIdle = 4096, kLooks = 64;
-  const bool trims = !in_place_.load(std::memory_order_relaxed);
+  const bool trims = !bound_->keeps_memory();
   if (trims) context.trim();
   RunContext* unused = nullptr;
   {
@@ -157,27 +158,6 @@ uint64_t Program::total_runs() {
 }
 
 // ---- running ------------------------------------------------------------------------------------
-
-/// Epoch of a run: set at entry, cleared at exit.
-class Program::EpochScope {
- public:
-  EpochScope(Program& program, RunContext& context) : program_(program), context_(context) {
-    context_.epoch.store(program_.epochs_.current(), std::memory_order_seq_cst);
-  }
-  ~EpochScope() {
-    context_.passing.clear();
-    const uint64_t entered = context_.epoch.load(std::memory_order_relaxed);
-    context_.epoch.store(0, std::memory_order_release);
-    if (program_.epochs_.waits_for(entered)) [[unlikely]]
-      program_.evicted_.store(true, std::memory_order_relaxed);
-  }
-  EpochScope(const EpochScope&) = delete;
-  EpochScope& operator=(const EpochScope&) = delete;
-
- private:
-  Program& program_;
-  RunContext& context_;
-};
 
 namespace {
 

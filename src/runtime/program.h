@@ -453,8 +453,6 @@ class Program : public std::enable_shared_from_this<Program> {
   std::vector<std::unique_ptr<RunContext>> contexts_;
   std::vector<RunContext*> idle_;  ///< the one given back last at the end
   uint64_t given_back_ = 0;        ///< so often some context was
-  /// Runs that may not allocate are asked for: contexts keep the memory that they have.
-  std::atomic<bool> in_place_{false};
 
   struct Child {
     std::vector<std::pair<DType, int64_t>> inputs;  ///< their types and ranks

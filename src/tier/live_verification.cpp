@@ -36,6 +36,13 @@ bool is_small(const Program& program, const Group& group, const Symbols& symbols
          (!group.zeros || group.zeros->terms(sizes) <= kCaptureTerms);
 }
 
+std::vector<Dim> result_counts(const Program& program, const Group& group) {
+  std::vector<Dim> out;
+  for (const ValueId v : group.places.front().outputs)
+    out.push_back(element_count(*program.graph().value(v).type.dims));
+  return out;
+}
+
 }  // namespace
 
 Symbols sizes_of(const Program& program, std::span<const int64_t> symbols, const Group& group) {
@@ -63,13 +70,24 @@ void LiveVerification::ask(Program& program, ProgramState& state, Group& group,
   std::vector<ValueId> values;
   for (ValueId v : group.places.front().inputs)
     if (!program.graph().value(v).is_constant()) values.push_back(v);
-  // A kernel for special sizes writes where others have no memory.
-  auto serves = [facts = group.facts,
-                 plan = program.base_plan()](std::span<const int64_t> symbols) {
-    return std::ranges::all_of(facts, [&](const SizeFact& fact) {
-      const auto known = symbol_value(*plan, symbols, fact.symbol);
-      return !known || fact.holds(*known);
+  const auto shows = [counts = result_counts(program, group),
+                      plan = program.base_plan()](std::span<const int64_t> symbols) {
+    return std::ranges::any_of(counts, [&](const Dim& count) {
+      return count.evaluate([&](const std::string& symbol) {
+        return symbol_value(*plan, symbols, symbol);
+      }) != 0;
     });
+  };
+  // A kernel for special sizes writes where others have no memory, and where a run has no element
+  // it shows nothing.
+  auto serves = [facts = group.facts, plan = program.base_plan(), shows,
+                 any = !shows(entry.symbols)](std::span<const int64_t> symbols) {
+    return std::ranges::all_of(facts,
+                               [&](const SizeFact& fact) {
+                                 const auto known = symbol_value(*plan, symbols, fact.symbol);
+                                 return !known || fact.holds(*known);
+                               }) &&
+           (any || shows(symbols));
   };
   const auto shared = shared_state(program);
   Group* raw = &group;

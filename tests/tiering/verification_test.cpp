@@ -418,6 +418,31 @@ TEST_CASE("tiering/verification: what a live run's inputs alone show is found in
   CHECK(fixture.session->profile().swapped == 0);
 }
 
+TEST_CASE("tiering/verification: a live run without any element shows nothing") {
+  std::atomic<int64_t> wrong_rows{0};
+  TierFaults faults = planted([&](const Seen& s) {
+    if (s.rows == wrong_rows) s.y[0] += 0.25f;
+  });
+  faults.eager = true;
+  Fixture fixture(kChain, {}, faults, create_interpreting_compiler());
+  wrong_rows = 40;  // no made-up size
+  const int64_t end = steady_ns() + 60'000'000'000;
+  const auto run_until = [&](EventKind kind) {
+    while (fixture.log.count(kind) == 0 && fixture.log.count(EventKind::kVerified) == 0 &&
+           steady_ns() < end) {
+      run_right(fixture, 40, 7);
+      fixture.session->wait_idle(std::chrono::milliseconds(1000));
+    }
+  };
+  run_until(EventKind::kCompiled);
+  run_right(fixture, 0, 7);
+  fixture.session->wait_idle(std::chrono::milliseconds(1000));
+  run_until(EventKind::kMismatch);
+  CHECK(fixture.log.count(EventKind::kVerified) == 0);
+  CHECK_MESSAGE(says(fixture.log.last(EventKind::kMismatch), "on a live run's inputs"),
+                fixture.log.last(EventKind::kMismatch));
+}
+
 TEST_CASE("tiering/verification: code that a live run shows to be wrong is nobody's any more") {
   constexpr float kOdd = 1.2346f;  // no made-up value
   /// Makes code of kChain that is wrong where x begins with kOdd.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "runtime/program.h"
@@ -28,6 +29,14 @@ int64_t bound(const Session& session) {
 /// Size number k of many.
 Tensor sized(int64_t k) {
   return ramp({1 + k % 40, 1 + k / 40}, 1, 0);
+}
+
+/// Whether it comes true within some seconds.
+template <class Done>
+bool until(const Done& done) {
+  for (int k = 0; k < 10'000 && !done(); ++k)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return done();
 }
 
 /// Runs in another thread until it is destroyed.
@@ -126,6 +135,77 @@ TEST_CASE("runtime/eviction: beside a run that takes long the cap holds, and new
   CHECK(session->counters().signatures == met);
 }
 
+TEST_CASE("runtime/eviction: what a long run held up goes also where that program runs no more") {
+  constexpr int64_t kCap = 256 << 10;
+  std::string text = kBesideLoop;
+  text.replace(text.find("f32[n, m]"), 9, "f32[*]");
+  auto session = session_of(text, capped(kCap));
+  const Tensor none = Tensor::scalar<int64_t>(0);
+  run(*session, {sized(1), none});
+  LongRun other(*session, {sized(1), Tensor::scalar<int64_t>(int64_t{1} << 40)});
+  while (session->counters().runs < 2) std::this_thread::yield();
+  for (int64_t k = 2; k < 2000; ++k) run(*session, {sized(k), none});
+  CHECK(bound(*session) > kCap);
+  CHECK(other.end());
+  // Another rank has a program of its own.
+  const auto rows = [](int64_t k) { return ramp({1 + k}, 1, 0); };
+  for (int64_t k = 0; k < 20; ++k) run(*session, {rows(k), none});
+  CHECK(bound(*session) <= kCap);
+  const int64_t met = session->counters().signatures;
+  for (int64_t k = 0; k < 20; ++k) run(*session, {rows(k), none});
+  CHECK(session->counters().signatures == met);
+}
+
+TEST_CASE("runtime/eviction: what waited for a run that may not allocate goes behind it") {
+  auto session = session_of(R"(graph g(%x: f32[n, m]) -> (%y) {
+  %a = Tanh(%x)
+  %b = Softmax(%a)
+  %c = Erf(%b)
+  %d = Softmax(%c)
+  %e = Tanh(%d)
+  %y = Softmax(%e)
+})",
+                            capped(64 << 10));
+  const BoundCache& cache = *session->program().bound_cache();
+  const Tensor large = ramp({1 << 11, 1 << 10}, 1, 0);
+  bool waited = false;
+  for (int64_t round = 0; round < 20 && !waited; ++round) {
+    run(*session, {large});
+    const int64_t before = session->counters().runs;
+    std::thread in_place([&] {
+      const std::vector<TensorView> views{large.view()};
+      xc_tensor* slot = nullptr;
+      RunOptions options;
+      options.no_alloc = true;
+      session->run(views, {&slot, 1}, options);
+      slot->release();
+    });
+    while (session->counters().runs == before) std::this_thread::yield();
+    for (int64_t k = 0; k < 200; ++k) run(*session, {sized(200 * round + k)});
+    waited = cache.retired() > 0;
+    in_place.join();
+  }
+  REQUIRE(waited);
+  // Runs that evict nothing are enough.
+  const std::vector<int64_t> known = session->program().entries().at(0)->symbols;
+  for (int k = 0; k < 3; ++k) run(*session, {ramp({known[0], known[1]}, 1, 0)});
+  CHECK(cache.retired() == 0);
+}
+
+TEST_CASE("runtime/eviction: a loop under way leaves an entry that no run may begin with") {
+  auto session = session_of(kBesideLoop, capped(256 << 10));
+  LongRun loop(*session, {sized(1), Tensor::scalar<int64_t>(int64_t{1} << 40)});
+  REQUIRE(until([&] {
+    const auto bodies = session->program().children();
+    return !bodies.empty() && bodies[0]->total_runs() > 10;
+  }));
+  Program& body = *session->program().children()[0];
+  const auto entry = body.entries().at(0);
+  body.forget(*entry);
+  CHECK(until([&] { return body.entries().size() == 1 && body.entries()[0] != entry; }));
+  CHECK(loop.end());
+}
+
 TEST_CASE("runtime/eviction: bodies and the graph around them have one cap") {
   constexpr int kLoops = 6;
   constexpr int64_t kCap = 256 << 10;
@@ -186,4 +266,38 @@ TEST_CASE("runtime/eviction: a loop of more signatures than there is room for ke
   CHECK(bound_in[0] == kTrips);
   CHECK(bound_in[1] < kTrips - 50);
   CHECK(bound_in[2] <= bound_in[1]);
+}
+
+TEST_CASE("runtime/eviction: what a loop stays with is in the table, whatever it met before") {
+  constexpr int64_t kRows = 300;
+  auto session = session_of(fmt::format(R"(graph g(%a0: f32[1, 4], %trips: i64[]) -> (%y) {{
+  const %go: bool[] = true
+  %y = Loop(%trips, %go, %a0) {{}} captures 0 (
+    graph body(%i: i64[], %go: bool[], %a: f32[n, 4]) -> (%go2, %b) {{
+      const %rows: i64[] = {}
+      %go2 = Identity(%go)
+      %more = Less(%i, %rows)
+      %b = If(%more, %a) {{}} captures 1 (
+        graph then(%c: f32[n, 4]) -> (%d) {{
+          const %row: f32[1, 4] = [0, 0, 0, 0]
+          %d = Concat(%c, %row) {{axis = 0}}
+        }},
+        graph else(%c: f32[n, 4]) -> (%d) {{
+          %d = Identity(%c)
+        }})
+    }})
+}})",
+                                        kRows - 1),
+                            capped(64 << 10));
+  LongRun loop(*session, {ramp({1, 4}, 0, 0), Tensor::scalar<int64_t>(int64_t{1} << 40)});
+  REQUIRE(until([&] {
+    const auto bodies = session->program().children();
+    return !bodies.empty() && bodies[0]->total_runs() > kRows + 10;
+  }));
+  const auto entries = session->program().children()[0]->entries();
+  CHECK(entries.size() < kRows / 2);  // it met more than there is room for
+  CHECK(std::ranges::any_of(entries, [&](const auto& e) {
+    return e->segment == 0 && e->symbols == std::vector<int64_t>{kRows};
+  }));
+  CHECK(loop.end());
 }
