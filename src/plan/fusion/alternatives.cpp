@@ -67,6 +67,7 @@ std::string text_of(const Part& part) {
     add(int32_t{v.literal});
     add(v.repeated);
     add(v.count);
+    add(v.lies);
   }
   for (const Bits& given : part.given) add(given.words);
   return out;

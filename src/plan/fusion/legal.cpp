@@ -141,6 +141,30 @@ bool stores_broadcast(const Part& part, const Bits& group) {
   return stored;
 }
 
+namespace {
+
+/// Seconds that are lost where what rows read lies along some operands and across others, for those
+/// it lies across: each of their lines is fetched again for every row that it has an element of. A
+/// cell goes by tiles, and rows of which all lie across are walked abreast.
+double lost_across(const Part& part, const Bits& group) {
+  constexpr double kReads = 4;
+  bool rows = false, along = false;
+  double across_s = 0;
+  group.for_each([&](uint32_t i) {
+    const SearchNode& n = part.nodes[i];
+    rows |= n.row_axes != 0;
+    for (uint32_t v : n.reads) {
+      const SearchValue& value = part.values[v];
+      if (value.makers.intersects(group) || (value.readers & group).first() != i) continue;
+      along |= value.lies == Lies::kAlong;
+      if (value.lies == Lies::kAcross) across_s += value.move_s;
+    }
+  });
+  return rows && along ? kReads * across_s : 0;
+}
+
+}  // namespace
+
 double price(const Part& part, const Bits& group, bool given) {
   if (!given && group.count() == 1 && part.nodes[group.first()].free) return 0;
   if (!given && (stores_broadcast(part, group) || has_too_many_buffers(part, group, false)))
@@ -161,8 +185,8 @@ double price(const Part& part, const Bits& group, bool given) {
       if (value.outside || !group.contains(value.readers)) move_s += value.move_s;
     }
   });
-  const double seconds = std::max(compute_s, move_s) + part.step_s;
-  return given ? part.given_factor * seconds : seconds;
+  if (given) return part.given_factor * (std::max(compute_s, move_s) + part.step_s);
+  return std::max(compute_s, move_s) + lost_across(part, group) + part.step_s;
 }
 
 }  // namespace xc::fusion

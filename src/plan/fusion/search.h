@@ -93,6 +93,10 @@ struct SearchNode {
   bool free = false;    ///< a step of its own costs nothing: a view, or absorbed by another kernel
 };
 
+/// How a value with more than one axis, and nothing to repeat along the last of them, lies there:
+/// kAcross where the first-level cache does not hold a line for each element of a row.
+enum class Lies : uint8_t { kUnknown, kAlong, kAcross };
+
 struct SearchValue {
   double move_s = 0;         ///< to read or write it once
   Bits makers, readers;      ///< nodes of the part; at most one maker
@@ -100,6 +104,7 @@ struct SearchValue {
   bool literal = false;      ///< a number of the model's: no kernel has a buffer for it
   uint32_t repeated = 0;     ///< axes that it has no more than one element of, as SearchNode::along
   int32_t count = kNoSpace;  ///< interned number of elements; kNoSpace: one, not known, or axes
+  Lies lies = Lies::kUnknown;
 };
 
 struct Part {
