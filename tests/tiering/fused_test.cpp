@@ -244,6 +244,44 @@ TEST_CASE("tiering/fused: operands that are walked backwards") {
     }
 }
 
+TEST_CASE("tiering/fused: a divergence of two rows is one region, and exact") {
+  auto session = session_of(R"(graph g(%x: f32[m, n], %y: f32[m, n]) -> (%s, %lp) {
+  const %axes: i64[1] = [-1]
+  %p = Softmax(%x) {axis = -1}
+  %lp = LogSoftmax(%x) {axis = -1}
+  %lq = LogSoftmax(%y) {axis = -1}
+  %d = Sub(%lp, %lq)
+  %e = Mul(%p, %d)
+  %s = ReduceSum(%e, %axes) {keepdims = 0}
+})",
+                            JitMode::kSync);
+  constexpr int64_t kRows = 5, kColumns = 150;
+  // Logits that lie up to 240 apart: most exponentials of a row are denormal numbers or none.
+  const Tensor x = ramp({kRows, kColumns}, 120, 0.1), y = ramp({kRows, kColumns}, 2, 0.9);
+  const std::vector<Tensor> out = run(*session, {x, y});
+  for (int64_t i = 0; i < kRows; ++i) {
+    const auto at = [&](const Tensor& t, int64_t j) {
+      return double{t.as<float>()[i * kColumns + j]};
+    };
+    const auto norm = [&](const Tensor& t) {
+      double top = at(t, 0), sum = 0;
+      for (int64_t j = 0; j < kColumns; ++j) top = std::max(top, at(t, j));
+      for (int64_t j = 0; j < kColumns; ++j) sum += std::exp(at(t, j) - top);
+      return top + std::log(sum);
+    };
+    const double of_x = norm(x), of_y = norm(y);
+    double want = 0;
+    for (int64_t j = 0; j < kColumns; ++j) {
+      const double lp = at(x, j) - of_x;
+      want += std::exp(lp) * (lp - (at(y, j) - of_y));
+      REQUIRE(std::fabs(at(out[1], j) - lp) <= 1e-4);
+    }
+    REQUIRE(std::fabs(out[0].as<float>()[i] - want) <= 1e-4 * std::fabs(want) + 1e-5);
+  }
+  INFO(session->explain({}, false));
+  CHECK(session->profile().regions.size() == 1);
+}
+
 TEST_CASE("tiering/fused: operands that lie across the others, by tiles") {
   // Whole tiles, tiles cut along either side, less than a vector, nothing.
   const std::vector<Dims> sizes{{2, 64, 128}, {1, 130, 67}, {3, 5, 200}, {1, 70, 3}, {2, 0, 9}};

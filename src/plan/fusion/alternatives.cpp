@@ -54,6 +54,11 @@ std::string text_of(const Part& part) {
     add(n.producers.words);
     add(n.users.words);
     add(n.code);
+    add(n.code_parts.size());
+    for (const auto& [meaning, code] : n.code_parts) {
+      add(meaning);
+      add(code);
+    }
     add(n.compute_s);
     add(n.picked_s);
     for (const auto* values : {&n.reads, &n.writes}) {

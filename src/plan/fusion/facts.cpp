@@ -196,6 +196,7 @@ Part Facts::part(uint32_t begin, uint32_t end, std::span<const std::vector<NodeI
   part.given_factor = kGivenFactor;
   part.max_nodes = options_.max_nodes;
   Interned dims;
+  std::unordered_map<Hash128, int32_t, HashOfHash128> meanings;
   std::unordered_set<NodeId> in_given;
   for (const auto& nodes : given) {
     Bits group;
@@ -235,6 +236,11 @@ Part Facts::part(uint32_t begin, uint32_t end, std::span<const std::vector<NodeI
     const Node& node = graph_.node(id);
     SearchNode out;
     if (!spared.count(id)) out = described(graph_, id, of(id), dims);
+    if (out.kind == SearchNode::Kind::kComposite)
+      for (const FusionClass::Part& made : of(id).parts) {
+        const auto next = static_cast<int32_t>(meanings.size());
+        out.code_parts.emplace_back(meanings.emplace(made.meaning, next).first->second, made.code);
+      }
     // A library's kernel that absorbs a function applies it on the way.
     out.free = node.op->view || in_place_.count(id) || (taken_.count(id) && node.op->scalar);
     if (out.kind != SearchNode::Kind::kFixed || in_given.count(id)) out.compute_s = compute_s(id);

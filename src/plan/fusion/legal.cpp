@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <unordered_set>
 
 #include "loop/kernel.h"
 #include "plan/fusion/search.h"
@@ -35,6 +36,19 @@ size_t buffers_of(const Part& part, const Bits& group, bool may_grow) {
   return std::max(count, 2 * sums);
 }
 
+/// Is the code of the group's kernel more than it may be? What several nodes compute counts once.
+bool has_too_much_code(const Part& part, const Bits& group) {
+  double code = 0;
+  group.for_each([&](uint32_t i) { code += part.nodes[i].code; });
+  if (code <= part.max_code) return false;
+  std::unordered_set<int32_t> seen;
+  group.for_each([&](uint32_t i) {
+    for (const auto& [meaning, of_it] : part.nodes[i].code_parts)
+      if (!seen.insert(meaning).second) code -= of_it;
+  });
+  return code > part.max_code;
+}
+
 bool has_too_many_buffers(const Part& part, const Bits& group, bool may_grow) {
   return group.count() > 1 && buffers_of(part, group, may_grow) > loop::kMaxBuffers;
 }
@@ -44,9 +58,8 @@ bool has_too_many_buffers(const Part& part, const Bits& group, bool may_grow) {
 std::string_view why_illegal(const Part& part, const Bits& group) {
   using Kind = SearchNode::Kind;
   if (group.count() > part.max_nodes) return "larger than a region may be";
-  double code = 0;
-  group.for_each([&](uint32_t i) { code += part.nodes[i].code; });
-  if (code > part.max_code && group.count() > 1) return "more code than a region may have";
+  if (group.count() > 1 && has_too_much_code(part, group))
+    return "more code than a region may have";
   if (has_too_many_buffers(part, group, true)) return "more operands than a kernel may have";
   // The space is that of its reductions, else of its results.
   int32_t space = kNoSpace, rows = kNoSpace, row_axes = 0;

@@ -50,6 +50,7 @@ class Lowering {
 
   Verdict lower(RegionCode& code) {
     if (!expand_composites(g_.graph)) return Verdict::no("an operator does not expand");
+    merge_equal_nodes(g_.graph);
     if (const Verdict v = mapped_.analyse(); !v.yes()) return v;
     if (const Verdict v = analyse(); !v.yes()) return v;
     if (const Verdict v = build_iteration(region_, spec_, reduced_, mapped_.reads(), iteration_);

@@ -18,6 +18,7 @@
 #include <functional>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace xc::fusion {
@@ -86,11 +87,13 @@ struct SearchNode {
   Bits producers, users;  ///< inside the part
   std::vector<uint32_t> reads, writes;  ///< values of the part, each once
   double code = 0;                      ///< what it adds to a kernel's (FusionClass::code)
-  double compute_s = 0;                 ///< of its operations alone
-  double picked_s = 0;  ///< kMap: to read what it picks from a value that is not among `reads`
-  uint32_t parts = 0;   ///< kMap: operands it reads, each through a buffer of its own
-  bool whole = false;   ///< kMap: its result has to be the whole space
-  bool free = false;    ///< a step of its own costs nothing: a view, or absorbed by another kernel
+  /// That code by what it computes, interned, where others may compute it too: written once.
+  std::vector<std::pair<int32_t, double>> code_parts;
+  double compute_s = 0;  ///< of its operations alone
+  double picked_s = 0;   ///< kMap: to read what it picks from a value that is not among `reads`
+  uint32_t parts = 0;    ///< kMap: operands it reads, each through a buffer of its own
+  bool whole = false;    ///< kMap: its result has to be the whole space
+  bool free = false;     ///< a step of its own costs nothing: a view, or absorbed by another kernel
 };
 
 /// How a value with more than one axis, and nothing to repeat along the last of them, lies there:

@@ -172,6 +172,15 @@ TEST_CASE("plan/fusion: the loops of every template are as recorded") {
   %k = Pad(%y, %crop)
   %r = BitwiseXor(%p, %k)
 })"},
+      {"row_divergence", R"(graph g(%x: f32[m, n], %y: f32[m, n]) -> (%s) {
+  const %axes: i64[1] = [-1]
+  %p = Softmax(%x) {axis = -1}
+  %lp = LogSoftmax(%x) {axis = -1}
+  %lq = LogSoftmax(%y) {axis = -1}
+  %d = Sub(%lp, %lq)
+  %e = Mul(%p, %d)
+  %s = ReduceSum(%e, %axes) {keepdims = 0}
+})"},
       {"cell_transposed", R"(graph g(%x: f32[b, m, n], %y: f32[b, n, m], %s: f32[n]) -> (%r) {
   %t = Transpose(%y) {perm = [0, 2, 1]}
   %u = Add(%x, %t)
