@@ -90,7 +90,8 @@ std::vector<ValueId> expand_log_softmax(const Graph& graph, const Node& node, Pa
   Expansion e(graph, node, patch);
   const int64_t axis = node.attrs.get_int("axis", -1);
   const ValueId x = shifted(e, axis);
-  const ValueId sum = e.reduce("ReduceSum", e.add("Exp", {x}), {axis});
+  // As a Softmax has it: a region of both has one.
+  const ValueId sum = e.reduce("ReduceSum", e.add("ExpNormal", {x}), {axis});
   return {e.narrowed(e.add("Sub", {x, e.add("Log", {sum})}))};
 }
 

@@ -108,7 +108,8 @@ void RegionSearch::offer_parts(Program& program, ProgramState& state, Group& gro
 
 void RegionSearch::offer_smaller(Program& program, ProgramState& state, Group& group) {
   const Region& place = group.places.front();
-  if (!place.blocks && place.nodes.size() > 1)
+  if (place.blocks) return offer_parts(program, state, group);
+  if (place.nodes.size() > 1)
     offer_inside(program, state, group, static_cast<int>(place.nodes.size() / 2));
 }
 

@@ -18,7 +18,8 @@ class RegionSearch {
   void analyse(Program& program, ProgramState& state);
   /// What is left to win where a region with products is not used at some size: its rows and cells.
   void offer_parts(Program& program, ProgramState& state, Group& group);
-  /// Regions of half the nodes at most, for one without products that cannot be lowered.
+  /// That, or of one without products the best regions of half its nodes at most: where it cannot
+  /// be lowered or is slower than its steps. What is slow in one half costs the other nothing.
   void offer_smaller(Program& program, ProgramState& state, Group& group);
 
  private:

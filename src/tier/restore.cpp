@@ -185,7 +185,7 @@ void Restore::revive(Program& program, ProgramState& state, Group& group,
     settle_state(group);
     if (group.state == RegionState::kLive) ++state.swapped;
   }
-  if (refused) search_.offer_parts(program, state, group);
+  if (refused) search_.offer_smaller(program, state, group);
 }
 
 }  // namespace xc::tier

@@ -397,7 +397,7 @@ void Trials::judge(Program& program, ProgramState& state) {
   end(program, state, changes);
   core_.emit(state, program, std::move(event));
   keeper_.keep(program, state);
-  if (!fused) search_.offer_parts(program, state, group);
+  if (!fused) search_.offer_smaller(program, state, group);
   publishing_.everywhere(program, state);
   next(program, state);
 }

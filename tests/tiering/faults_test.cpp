@@ -115,6 +115,23 @@ TEST_CASE("tiering/faults: a slower kernel is rejected after a trial") {
           "; from outside, after it: ", more(fixture, 64).median_us(), " us a run");
 }
 
+TEST_CASE("tiering/faults: a slower kernel gives way to those of its halves") {
+  TierFaults faults;
+  std::atomic<size_t> most{0};
+  faults.wrap = [&](const Region& region,
+                    std::shared_ptr<Kernel> kernel) -> std::shared_ptr<Kernel> {
+    if (most == 0) most = region.nodes.size();
+    if (region.nodes.size() < most) return kernel;
+    return std::make_shared<Tampered>(
+        std::move(kernel), [](int64_t) { spin_us(std::max<int64_t>(100, slowness_us)); },
+        region.inputs.size(), 0.0f);
+  };
+  Fixture fixture(kGelu, {}, faults);
+  drive(fixture, [&] { return fixture.log.count(EventKind::kAccepted) > 0; });
+  CHECK(fixture.log.count(EventKind::kRejected) >= 1);
+  CHECK(fixture.log.count(EventKind::kAccepted) >= 1);
+}
+
 TEST_CASE("tiering/faults: a kernel that becomes slow after it was accepted is rolled back") {
   TierFaults faults;
   auto slow = std::make_shared<std::atomic<bool>>(false);

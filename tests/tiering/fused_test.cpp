@@ -244,6 +244,93 @@ TEST_CASE("tiering/fused: operands that are walked backwards") {
     }
 }
 
+TEST_CASE("tiering/fused: a divergence of two rows is one region, and exact") {
+  auto session = session_of(R"(graph g(%x: f32[m, n], %y: f32[m, n]) -> (%s, %lp) {
+  const %axes: i64[1] = [-1]
+  %p = Softmax(%x) {axis = -1}
+  %lp = LogSoftmax(%x) {axis = -1}
+  %lq = LogSoftmax(%y) {axis = -1}
+  %d = Sub(%lp, %lq)
+  %e = Mul(%p, %d)
+  %s = ReduceSum(%e, %axes) {keepdims = 0}
+})",
+                            JitMode::kSync);
+  constexpr int64_t kRows = 5, kColumns = 150;
+  // Logits that lie up to 240 apart: most exponentials of a row are denormal numbers or none.
+  const Tensor x = ramp({kRows, kColumns}, 120, 0.1), y = ramp({kRows, kColumns}, 2, 0.9);
+  const std::vector<Tensor> out = run(*session, {x, y});
+  for (int64_t i = 0; i < kRows; ++i) {
+    const auto at = [&](const Tensor& t, int64_t j) {
+      return double{t.as<float>()[i * kColumns + j]};
+    };
+    const auto norm = [&](const Tensor& t) {
+      double top = at(t, 0), sum = 0;
+      for (int64_t j = 0; j < kColumns; ++j) top = std::max(top, at(t, j));
+      for (int64_t j = 0; j < kColumns; ++j) sum += std::exp(at(t, j) - top);
+      return top + std::log(sum);
+    };
+    const double of_x = norm(x), of_y = norm(y);
+    double want = 0;
+    for (int64_t j = 0; j < kColumns; ++j) {
+      const double lp = at(x, j) - of_x;
+      want += std::exp(lp) * (lp - (at(y, j) - of_y));
+      REQUIRE(std::fabs(at(out[1], j) - lp) <= 1e-4);
+    }
+    REQUIRE(std::fabs(out[0].as<float>()[i] - want) <= 1e-4 * std::fabs(want) + 1e-5);
+  }
+  INFO(session->explain({}, false));
+  CHECK(session->profile().regions.size() == 1);
+}
+
+TEST_CASE("tiering/fused: operands that lie across the others, by tiles") {
+  // Whole tiles, tiles cut along either side, less than a vector, nothing.
+  const std::vector<Dims> sizes{{2, 64, 128}, {1, 130, 67}, {3, 5, 200}, {1, 70, 3}, {2, 0, 9}};
+  const int64_t targets = XC_HAVE_JIT ? static_cast<int64_t>(cpu_info().isa) + 1 : 1;
+  for (int64_t isa = 1; isa <= targets; ++isa)
+    for (const char* type : {"f32", "f64", "f16", "i32", "u8"}) {
+      CAPTURE(isa);
+      CAPTURE(type);
+      // y lies across x, and z across both along another axis.
+      const std::string text = fmt::format(
+          R"(graph g(%x: {0}[b, m, n], %y: {0}[b, n, m], %z: {0}[n, m, b]) -> (%r, %a) {{
+  %t = Transpose(%y) {{perm = [0, 2, 1]}}
+  %u = Transpose(%z) {{perm = [2, 1, 0]}}
+  %a = Add(%x, %t)
+  %r = Sub(%a, %u)
+}})",
+          type);
+      Config config;
+      config.threads = 2;
+      config.isa = isa;
+      config.jit = static_cast<int64_t>(JitMode::kSync);
+      auto session = testing::session_of(text.c_str(), config);
+      for (const Dims& size : sizes) {
+        const int64_t b = size[0], m = size[1], n = size[2];
+        std::vector<Tensor> in;
+        const DType dtype = session->model().inputs()[0].type.dtype;
+        for (const Dims& dims : {Dims{b, m, n}, Dims{b, n, m}, Dims{n, m, b}}) {
+          in.emplace_back(dtype, dims);
+          for (int64_t k = 0; k < in.back().count(); ++k)  // small enough for every type
+            store_int64(in.back().data(), dtype, k,
+                        (k * 7 + static_cast<int64_t>(in.size())) % 40 + (in.size() < 3 ? 60 : 0));
+        }
+        const std::vector<Tensor> out = run(*session, in);
+        const auto at = [&](const Tensor& t, int64_t k) { return load_double(t.data(), dtype, k); };
+        for (int64_t i = 0; i < b; ++i)
+          for (int64_t j = 0; j < m; ++j)
+            for (int64_t k = 0; k < n; ++k) {
+              const int64_t place = (i * m + j) * n + k;
+              const double sum = at(in[0], place) + at(in[1], (i * n + k) * m + j);
+              REQUIRE(at(out[1], place) == sum);
+              REQUIRE(at(out[0], place) == sum - at(in[2], (k * m + j) * b + i));
+            }
+      }
+      INFO(session->explain({}, false));
+      REQUIRE(session->profile().regions.size() == 1);
+      CHECK(session->profile().regions[0].state == "live");
+    }
+}
+
 TEST_CASE("tiering/fused: a trial follows the sizes that come") {
   auto session = session_of(kGelu, JitMode::kAuto);
   const std::vector<Tensor> first{ramp({200, 96}, 3, 0.1), ramp({96}, 1, 0.7)};

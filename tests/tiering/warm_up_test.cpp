@@ -110,7 +110,7 @@ TEST_CASE("tiering/warm_up: a region need not have lost its price, and its trial
   // Of a size at which ten operators clearly take longer than one is predicted to.
   Fixture fixture(kGelu, {}, {}, create_interpreting_compiler());
   CHECK(fixture.session->warm_up({{128, 96}, {96}}, kLong));
-  CHECK(fixture.log.count(EventKind::kCompiled) == 1);
+  CHECK(fixture.log.count(EventKind::kCompiled) >= 1);  // and its halves, where it loses
   CHECK(fixture.log.count(EventKind::kAccepted) + fixture.log.count(EventKind::kRejected) >= 1);
   CHECK(runs_gelu_right(*fixture.session));
 }

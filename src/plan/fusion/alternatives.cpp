@@ -54,6 +54,11 @@ std::string text_of(const Part& part) {
     add(n.producers.words);
     add(n.users.words);
     add(n.code);
+    add(n.code_parts.size());
+    for (const auto& [meaning, code] : n.code_parts) {
+      add(meaning);
+      add(code);
+    }
     add(n.compute_s);
     add(n.picked_s);
     for (const auto* values : {&n.reads, &n.writes}) {
@@ -67,6 +72,7 @@ std::string text_of(const Part& part) {
     add(int32_t{v.literal});
     add(v.repeated);
     add(v.count);
+    add(v.lies);
   }
   for (const Bits& given : part.given) add(given.words);
   return out;

@@ -1,7 +1,11 @@
 #include "plan/fusion/classify.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <unordered_map>
+
+#include "ir/patch.h"
 #include "loop/kernel.h"
 #include "ops/infer.h"
 #include "ops/is_op.h"
@@ -149,6 +153,52 @@ bool expand_composites(Graph& graph, bool keep_others) {
   return true;
 }
 
+namespace {
+
+/// What each value of a graph is, equal for equal results. `names`: what stands for values that no
+/// node makes, where they are not known by what they hold.
+std::vector<Hash128> meanings(const Graph& graph,
+                              const std::unordered_map<ValueId, ValueId>& names) {
+  constexpr int64_t kMostElements = 16;
+  std::vector<Hash128> out(graph.value_count());
+  for (ValueId v = 0; v < out.size(); ++v) {
+    const Value& value = graph.value(v);
+    const auto name = names.find(v);
+    std::string key = fmt::format("v{}", name == names.end() ? v : name->second);
+    if (value.is_constant() && value.constant.count() <= kMostElements) {
+      key = "c" + value.type.text() + " ";
+      append_content(key, value.constant);
+    }
+    out[v] = hash_text(key);
+  }
+  for (NodeId id : graph.order()) {
+    const Node& node = graph.node(id);
+    std::string key = fmt::format("n{}:{} ", node.op->domain, node.op->name);
+    for (ValueId v : node.inputs) key += v == kNone ? "-" : out[v].text();
+    node.attrs.append_key(key);
+    for (size_t k = 0; k < node.outputs.size(); ++k)
+      if (node.outputs[k] != kNone) out[node.outputs[k]] = hash_text(fmt::format("{} {}", k, key));
+  }
+  return out;
+}
+
+}  // namespace
+
+void merge_equal_nodes(Graph& graph) {
+  const std::vector<Hash128> known = meanings(graph, {});
+  std::unordered_map<Hash128, ValueId, HashOfHash128> first;
+  Patch patch(graph, "merge");
+  for (NodeId id : graph.order()) {
+    const Node& node = graph.node(id);
+    const ValueId v = node.outputs[0];
+    const auto [same, added] = first.emplace(known[v], v);
+    if (added || node.outputs.size() != 1 || graph.is_output(v)) continue;
+    patch.replace(v, same->second);
+    patch.remove(id);
+  }
+  patch.apply();
+}
+
 DType sum_type(const Node& reduction, DType type) {
   const bool norm = reduction.op->reduction->pre && reduction.op->reduction->post;
   return norm && type != DType::kF16 ? DType::kF64 : loop::value_type(type);
@@ -216,7 +266,9 @@ double code_of(const Graph& graph, const Node& node) {
 }
 
 /// What a graph of scalars and of reductions over the same axes of `space` is; kNone for others.
-FusionClass classify_parts(const Graph& graph, const SymDims& space) {
+/// `known`: what its values are.
+FusionClass classify_parts(const Graph& graph, const SymDims& space,
+                           const std::vector<Hash128>& known) {
   FusionClass out;
   double weight = 0, code = 0;
   RowAxes row_axes;
@@ -235,6 +287,7 @@ FusionClass classify_parts(const Graph& graph, const SymDims& space) {
     }
     weight += weight_of(part);
     code += code_of(graph, part);
+    out.parts.push_back({known[part.outputs[0]], code_of(graph, part)});
   }
   if (row_axes.whole(space) || (row_axes.none() && !scalars)) return out;
   out.weight = weight;
@@ -253,9 +306,14 @@ FusionClass classify_parts(const Graph& graph, const SymDims& space) {
 FusionClass classify_expanded(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
   try {
-    Graph expanded = extract_region(graph, alone(node, id)).graph;
-    if (!expand_composites(expanded)) return {};
-    return classify_parts(expanded, *graph.value(node.outputs[0]).type.dims);
+    const Region region = alone(node, id);
+    RegionGraph expanded = extract_region(graph, region);
+    if (!expand_composites(expanded.graph)) return {};
+    std::unordered_map<ValueId, ValueId> names;
+    for (size_t k = 0; k < region.inputs.size(); ++k)
+      names.emplace(expanded.operands[k], region.inputs[k]);
+    return classify_parts(expanded.graph, *graph.value(node.outputs[0]).type.dims,
+                          meanings(expanded.graph, names));
   } catch (const Error&) {
     return {};  // an operator that refuses to be expanded here stays a step
   }

@@ -2,7 +2,9 @@
 // What a node is to the fusion templates.
 
 #include <optional>
+#include <vector>
 
+#include "base/hash.h"
 #include "ir/graph.h"
 
 namespace xc {
@@ -37,6 +39,12 @@ struct FusionClass {
   bool keepdims = true;
   double weight = 1;  ///< relative cost per element of the space
   double code = 1;    ///< what it adds to a kernel's code, in hundreds of bytes with AVX2 or better
+  /// Composites: that code by what it computes. What several have in common is written once.
+  struct Part {
+    Hash128 meaning;
+    double code;
+  };
+  std::vector<Part> parts;
 };
 
 FusionClass classify(const Graph& graph, NodeId id);
@@ -48,6 +56,10 @@ bool rounds_once(const Graph& graph, NodeId id);
 /// Replaces every composite of a small graph by its expansion and infers types; false when one
 /// cannot be expanded. Nodes without an expansion make it false too, or stay when `keep_others`.
 bool expand_composites(Graph& graph, bool keep_others = false);
+
+/// Makes one of nodes that compute the same, as composites of one operand have in common. Results
+/// of the graph stay what they are.
+void merge_equal_nodes(Graph& graph);
 
 /// The type that fused code adds a reduction's elements up in, which are of `type`: squares of f32
 /// and bf16 numbers leave the range of f32, their root does not.

@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kStep = 250e-9;      // seconds to start a step: arguments, call, primitive
 constexpr double kGivenFactor = 0.9;  // of regions with products: near is the trial's to judge
+constexpr double kNearLines = 512;    // of 64 bytes: what a first-level cache holds
 constexpr uint32_t kLeastPart = 32;   // where a cut must break a group, not earlier than this
 
 /// Dims by number, the same for equal ones.
@@ -141,6 +142,19 @@ uint32_t axes_of(const SymDims& dims, Of of) {
   return out;
 }
 
+/// A Transpose that moves the last axis leaves its elements apart; of other views nothing is said.
+Lies lies(const Graph& graph, ValueId v) {
+  const auto& dims = graph.value(v).type.dims;
+  if (!dims || dims->size() < 2 || dims->back() == Dim(1)) return Lies::kUnknown;
+  const NodeId producer = graph.value(v).producer;
+  if (producer == kNone || !graph.node(producer).op->view) return Lies::kAlong;
+  const Node& node = graph.node(producer);
+  if (!is_op(node, "Transpose")) return Lies::kUnknown;
+  const std::vector<int64_t> order = node.attrs.get_ints("perm");
+  const bool stays = !order.empty() && order.back() + 1 == std::ssize(order);
+  return stays ? lies(graph, node.inputs[0]) : Lies::kAcross;
+}
+
 /// A node as the search sees it, but for what it reads and writes.
 SearchNode described(const Graph& graph, NodeId id, const FusionClass& cls, Interned& dims) {
   SearchNode out;
@@ -182,6 +196,7 @@ Part Facts::part(uint32_t begin, uint32_t end, std::span<const std::vector<NodeI
   part.given_factor = kGivenFactor;
   part.max_nodes = options_.max_nodes;
   Interned dims;
+  std::unordered_map<Hash128, int32_t, HashOfHash128> meanings;
   std::unordered_set<NodeId> in_given;
   for (const auto& nodes : given) {
     Bits group;
@@ -199,6 +214,9 @@ Part Facts::part(uint32_t begin, uint32_t end, std::span<const std::vector<NodeI
       out.move_s = seconds_to_move(v);
       out.outside = graph_.is_output(v);
       out.literal = is_literal(graph_.value(v));
+      out.lies = lies(graph_, v);
+      if (out.lies == Lies::kAcross && elements({graph_.value(v).type.dims->back()}) <= kNearLines)
+        out.lies = Lies::kUnknown;
       const Type& type = graph_.value(v).type;
       const bool axes = graph_.value(v).is_constant() && is_integer(type.dtype);
       if (type.dims && !axes) out.count = count_of(*type.dims, dims);
@@ -218,6 +236,11 @@ Part Facts::part(uint32_t begin, uint32_t end, std::span<const std::vector<NodeI
     const Node& node = graph_.node(id);
     SearchNode out;
     if (!spared.count(id)) out = described(graph_, id, of(id), dims);
+    if (out.kind == SearchNode::Kind::kComposite)
+      for (const FusionClass::Part& made : of(id).parts) {
+        const auto next = static_cast<int32_t>(meanings.size());
+        out.code_parts.emplace_back(meanings.emplace(made.meaning, next).first->second, made.code);
+      }
     // A library's kernel that absorbs a function applies it on the way.
     out.free = node.op->view || in_place_.count(id) || (taken_.count(id) && node.op->scalar);
     if (out.kind != SearchNode::Kind::kFixed || in_given.count(id)) out.compute_s = compute_s(id);

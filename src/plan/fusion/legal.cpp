@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <unordered_set>
 
 #include "loop/kernel.h"
 #include "plan/fusion/search.h"
@@ -35,6 +36,19 @@ size_t buffers_of(const Part& part, const Bits& group, bool may_grow) {
   return std::max(count, 2 * sums);
 }
 
+/// Is the code of the group's kernel more than it may be? What several nodes compute counts once.
+bool has_too_much_code(const Part& part, const Bits& group) {
+  double code = 0;
+  group.for_each([&](uint32_t i) { code += part.nodes[i].code; });
+  if (code <= part.max_code) return false;
+  std::unordered_set<int32_t> seen;
+  group.for_each([&](uint32_t i) {
+    for (const auto& [meaning, of_it] : part.nodes[i].code_parts)
+      if (!seen.insert(meaning).second) code -= of_it;
+  });
+  return code > part.max_code;
+}
+
 bool has_too_many_buffers(const Part& part, const Bits& group, bool may_grow) {
   return group.count() > 1 && buffers_of(part, group, may_grow) > loop::kMaxBuffers;
 }
@@ -44,9 +58,8 @@ bool has_too_many_buffers(const Part& part, const Bits& group, bool may_grow) {
 std::string_view why_illegal(const Part& part, const Bits& group) {
   using Kind = SearchNode::Kind;
   if (group.count() > part.max_nodes) return "larger than a region may be";
-  double code = 0;
-  group.for_each([&](uint32_t i) { code += part.nodes[i].code; });
-  if (code > part.max_code && group.count() > 1) return "more code than a region may have";
+  if (group.count() > 1 && has_too_much_code(part, group))
+    return "more code than a region may have";
   if (has_too_many_buffers(part, group, true)) return "more operands than a kernel may have";
   // The space is that of its reductions, else of its results.
   int32_t space = kNoSpace, rows = kNoSpace, row_axes = 0;
@@ -141,6 +154,30 @@ bool stores_broadcast(const Part& part, const Bits& group) {
   return stored;
 }
 
+namespace {
+
+/// Seconds that are lost where what rows read lies along some operands and across others, for those
+/// it lies across: each of their lines is fetched again for every row that it has an element of. A
+/// cell goes by tiles, and rows of which all lie across are walked abreast.
+double lost_across(const Part& part, const Bits& group) {
+  constexpr double kReads = 4;
+  bool rows = false, along = false;
+  double across_s = 0;
+  group.for_each([&](uint32_t i) {
+    const SearchNode& n = part.nodes[i];
+    rows |= n.row_axes != 0;
+    for (uint32_t v : n.reads) {
+      const SearchValue& value = part.values[v];
+      if (value.makers.intersects(group) || (value.readers & group).first() != i) continue;
+      along |= value.lies == Lies::kAlong;
+      if (value.lies == Lies::kAcross) across_s += value.move_s;
+    }
+  });
+  return rows && along ? kReads * across_s : 0;
+}
+
+}  // namespace
+
 double price(const Part& part, const Bits& group, bool given) {
   if (!given && group.count() == 1 && part.nodes[group.first()].free) return 0;
   if (!given && (stores_broadcast(part, group) || has_too_many_buffers(part, group, false)))
@@ -161,8 +198,8 @@ double price(const Part& part, const Bits& group, bool given) {
       if (value.outside || !group.contains(value.readers)) move_s += value.move_s;
     }
   });
-  const double seconds = std::max(compute_s, move_s) + part.step_s;
-  return given ? part.given_factor * seconds : seconds;
+  if (given) return part.given_factor * (std::max(compute_s, move_s) + part.step_s);
+  return std::max(compute_s, move_s) + lost_across(part, group) + part.step_s;
 }
 
 }  // namespace xc::fusion

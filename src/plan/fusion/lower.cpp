@@ -1,6 +1,7 @@
 // A region as loop IR. The region's graph, composites expanded, consists of scalar functions and
 // reductions over neighbouring axes of one iteration space:
-// - cell: one loop nest that stores every output;
+// - cell: one loop nest that stores every output. Where operands lie across the others, it goes by
+//   tiles: what those have of a tile is transposed into scratch first;
 // - row: per row, loops over the row axes ("stages") with scalars between them. A value that a
 //   later stage needs again is recomputed when that is cheap, else kept in a scratch row. Where the
 //   elements of a row lie apart and those of its neighbours side by side (the channels of an
@@ -29,6 +30,7 @@ using loop::Var;
 constexpr double kRecomputeWeight = 6;    // additions: above, a value is kept in scratch
 constexpr double kFarWeight = 8;          // of a load whose lanes lie apart
 constexpr int64_t kTaskElements = 16384;  // elements per task, at least
+constexpr int64_t kTile = 64;             // rows and columns of a tile
 constexpr double kMostWeight = 160;       // of operations per element, written once per piece
 constexpr size_t kMostGuards = 2;         // parts that every element may be looked for in
 constexpr int kManyRegisters = 32;        // TargetWidth::registers of AVX-512
@@ -48,6 +50,7 @@ class Lowering {
 
   Verdict lower(RegionCode& code) {
     if (!expand_composites(g_.graph)) return Verdict::no("an operator does not expand");
+    merge_equal_nodes(g_.graph);
     if (const Verdict v = mapped_.analyse(); !v.yes()) return v;
     if (const Verdict v = analyse(); !v.yes()) return v;
     if (const Verdict v = build_iteration(region_, spec_, reduced_, mapped_.reads(), iteration_);
@@ -201,6 +204,8 @@ class Lowering {
   Expr load(Scope& scope, uint32_t operand) {
     const Operand& o = spec_.inputs[operand];
     if (is_scalar_constant(o)) return literal(o.constant);
+    if (const auto tile = tiles_.find(operand); tile != tiles_.end())
+      return tile->second.at(in_tile_);
     return scope.access->buffer(operand, scope.axes).at(scope.indices);
   }
 
@@ -255,23 +260,31 @@ class Lowering {
       outer.pop_back();
       return axis;
     };
-    std::optional<LoopAxis> row, abreast;
+    std::optional<LoopAxis> row, abreast, across;
     if (!iteration_.row.empty()) {
       row = iteration_.row.front();
       if (iteration_.rows_abreast) abreast = innermost();
     } else if (!outer.empty()) {
       row = innermost();
     }
-    Scope scope;
-    scope.access = &access;
-    for (const LoopAxis& axis : outer) scope.axes.push_back(&axis);
-    if (abreast) scope.axes.push_back(&*abreast);
-    if (row) scope.axes.push_back(&*row);
     double weight = 1;
     for (const auto& [v, info] : infos_)
       weight += graph().node(graph().value(v).producer).op->weight;
     if (row && !outer.empty() && region_.row_axes.none() && leaves_vectors_empty(*row, weight))
       return Verdict::no("rows of a few elements");
+    std::vector<uint32_t> lying_across;
+    if (row && region_.row_axes.none() && mapped_.reads().reads.empty())
+      if (const auto axis = axis_across(outer, *row, lying_across)) {
+        std::rotate(outer.begin() + static_cast<std::ptrdiff_t>(*axis),
+                    outer.begin() + static_cast<std::ptrdiff_t>(*axis) + 1, outer.end());
+        across = innermost();
+      }
+    Scope scope;
+    scope.access = &access;
+    for (const LoopAxis& axis : outer) scope.axes.push_back(&axis);
+    if (abreast) scope.axes.push_back(&*abreast);
+    if (across) scope.axes.push_back(&*across);
+    if (row) scope.axes.push_back(&*row);
     if (row && !abreast) {
       const auto most = static_cast<size_t>(kMostWeight / weight);
       split_ = mapped_.split(scope.axes, most);
@@ -294,6 +307,8 @@ class Lowering {
           }
           if (abreast)
             write_abreast(builder, scope, *abreast, std::move(indices), columns);
+          else if (across)
+            write_tiles(builder, scope, *across, *row, lying_across, indices);
           else
             write_row(builder, scope, std::move(indices), columns, row.has_value());
         };
@@ -311,13 +326,92 @@ class Lowering {
         return Verdict::no("rows side by side would keep tables that no cache holds");
     }
     // A flat loop was cut into blocks of that size.
-    const bool flat = outer.empty() && !abreast;
-    const int64_t elements = flat ? kTaskElements
-                                  : elements_inside(outer, row ? &*row : nullptr,
-                                                    abreast ? &*abreast : nullptr, kTaskElements);
+    const LoopAxis* const beside = abreast ? &*abreast : across ? &*across : nullptr;
+    const bool flat = outer.empty() && !beside;
+    const int64_t elements =
+        flat ? kTaskElements : elements_inside(outer, row ? &*row : nullptr, beside, kTaskElements);
     phase.grain = std::max<int64_t>(1, kTaskElements / elements);
     code.phases.push_back(std::move(phase));
     return Verdict::ok();
+  }
+
+  /// The loop along which elements lie side by side of operands that lie across the row, and which
+  /// those are. None where tiles would hold a few vectors.
+  std::optional<size_t> axis_across(const std::vector<LoopAxis>& outer, const LoopAxis& row,
+                                    std::vector<uint32_t>& operands) const {
+    const auto is_short = [](const LoopAxis& axis) {
+      return axis.size.is_constant() && axis.size.value() < loop::kReductionLanes;
+    };
+    std::optional<size_t> out;
+    if (is_short(row)) return out;
+    for (uint32_t k = 0; k < spec_.inputs.size(); ++k) {
+      const AxisStride& step = row.strides[k];
+      if (step.value == Dim(0) || step.value == Dim(1)) continue;
+      for (size_t a = 0; a < outer.size(); ++a) {
+        if (!(outer[a].strides[k].value == Dim(1)) || is_short(outer[a]) || out.value_or(a) != a)
+          continue;
+        out = a;
+        operands.push_back(k);
+      }
+    }
+    return out;
+  }
+
+  /// A cell by tiles of two loops. What lies across is copied to where it lies along the row.
+  void write_tiles(KernelBuilder& builder, Scope& scope, const LoopAxis& across,
+                   const LoopAxis& row, const std::vector<uint32_t>& lying_across,
+                   const std::vector<loop::Index>& outside) {
+    struct Block {
+      Var number;
+      Expr begin, end;
+    };
+    const auto blocks_of = [&](const char* name, const LoopAxis& axis,
+                               const std::function<void(const Block&)>& body) {
+      OperandDims blocks = axis.extent;
+      blocks.divisor = kTile;
+      const Expr count = scope.access->extent(axis);
+      builder.loop(name, 0, scope.access->extent(blocks), [&](Var b) {
+        const Expr begin = loop::loop_var(b) * loop::i64(kTile);
+        body({b, begin, loop::min(begin + loop::i64(kTile), count)});
+      });
+    };
+    blocks_of("bi", across, [&](const Block& rows) {
+      blocks_of("bj", row, [&](const Block& columns) {
+        const auto at = [&](Var i, Var j) {
+          scope.indices = outside;
+          scope.indices.emplace_back(i);
+          scope.indices.emplace_back(j);
+          in_tile_ = {loop::Index(loop::Affine(i) - loop::Affine(rows.number) * kTile),
+                      loop::Index(loop::Affine(j) - loop::Affine(columns.number) * kTile)};
+        };
+        tiles_.clear();
+        std::unordered_map<uint32_t, loop::Buffer> tiles;
+        for (uint32_t operand : lying_across) {
+          const DType type = loop::value_type(spec_.inputs[operand].dtype);
+          const loop::Buffer tile = builder.scratch("t" + std::to_string(operand), type,
+                                                    loop::i64(kTile * kTile), {kTile, 1});
+          // Lanes along the tile's rows, which the code generator knows as a transposing copy.
+          const auto lanes = static_cast<int>(loop::kReductionLanes);
+          const auto copy = [&](Var j) {
+            builder.loop("i", rows.begin, rows.end, [&](Var i) {
+              at(i, j);
+              builder.store(tile.at(in_tile_), load(scope, operand));
+            });
+          };
+          builder.loop("j", columns.begin, columns.end, copy, loop::LoopKind::kVector, lanes);
+          tiles.emplace(operand, tile);
+        }
+        tiles_ = std::move(tiles);
+        const Stage stage = stage_of(builder, 0);
+        builder.loop("i", rows.begin, rows.end, [&](Var i) {
+          builder.loop("j", columns.begin, columns.end, [&](Var j) {
+            at(i, j);
+            write_element(builder, scope, stage, std::nullopt);
+          });
+        });
+        tiles_.clear();
+      });
+    });
   }
 
   /// A flat loop whose pieces differ, cut into tasks here: each block has a part of every piece.
@@ -438,22 +532,28 @@ class Lowering {
     }
   }
 
+  /// What a stage does at one point of the space, that of scope.indices.
+  void write_element(KernelBuilder& builder, Scope& scope, const Stage& stage,
+                     const std::optional<loop::Index>& column) {
+    scope.values.clear();
+    for (size_t k = 0; k < stage.reductions.size(); ++k)
+      accumulate(builder, scope, stage.reductions[k], stage.accs[k], stage.number, column);
+    for (NodeId id : stage.stores) {
+      const ValueId v = graph().node(id).outputs[0];
+      const Expr e = value(scope, v, stage.number, column);
+      if (infos_.at(v).scratch) builder.store(kept(v, *column), e);
+      for (uint32_t operand : output_operands(v))
+        builder.store(scope.access->buffer(operand, scope.axes).at(scope.indices), e);
+    }
+  }
+
   /// The loop of a stage along a row, in pieces where it reads an index map that is split.
   void write_pass(KernelBuilder& builder, Scope& scope, const Stage& stage,
                   const std::vector<loop::Index>& rows, const Expr& columns, bool has_row) {
     const auto body = [&](const std::optional<loop::Index>& column) {
       scope.indices = rows;
       if (column) scope.indices.push_back(*column);
-      scope.values.clear();
-      for (size_t k = 0; k < stage.reductions.size(); ++k)
-        accumulate(builder, scope, stage.reductions[k], stage.accs[k], stage.number, column);
-      for (NodeId id : stage.stores) {
-        const ValueId v = graph().node(id).outputs[0];
-        const Expr e = value(scope, v, stage.number, column);
-        if (infos_.at(v).scratch) builder.store(kept(v, *column), e);
-        for (uint32_t operand : output_operands(v))
-          builder.store(scope.access->buffer(operand, scope.axes).at(scope.indices), e);
-      }
+      write_element(builder, scope, stage, column);
     };
     if (!has_row) return body(std::nullopt);
     if (!reads_split(stage.reductions, stage.stores, stage.number)) {
@@ -635,10 +735,12 @@ class Lowering {
   Iteration iteration_;
   std::unordered_map<ValueId, Expr> scalars_;  // per row: registers
   std::unordered_map<ValueId, loop::Buffer> scratch_;
-  std::optional<std::pair<Expr, Expr>> block_;  // of write_flat(): the innermost loops' range
-  std::optional<loop::Index> lane_;             // of rows abreast: of a row, in its block
-  int64_t table_rows_ = 0;                      // of rows abreast: that scratch has room for
-  ValueId split_ = kNone;                       // an index map whose pieces have loops of their own
+  std::optional<std::pair<Expr, Expr>> block_;        // of write_flat(): the innermost loops' range
+  std::optional<loop::Index> lane_;                   // of rows abreast: of a row, in its block
+  std::unordered_map<uint32_t, loop::Buffer> tiles_;  // of a cell: operands that lie across it
+  std::vector<loop::Index> in_tile_;                  // the current element's place there
+  int64_t table_rows_ = 0;                            // of rows abreast: that scratch has room for
+  ValueId split_ = kNone;  // an index map whose pieces have loops of their own
 };
 
 loop::Accuracy accuracy_of(Numerics numerics) {

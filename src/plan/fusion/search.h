@@ -18,6 +18,7 @@
 #include <functional>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace xc::fusion {
@@ -86,12 +87,18 @@ struct SearchNode {
   Bits producers, users;  ///< inside the part
   std::vector<uint32_t> reads, writes;  ///< values of the part, each once
   double code = 0;                      ///< what it adds to a kernel's (FusionClass::code)
-  double compute_s = 0;                 ///< of its operations alone
-  double picked_s = 0;  ///< kMap: to read what it picks from a value that is not among `reads`
-  uint32_t parts = 0;   ///< kMap: operands it reads, each through a buffer of its own
-  bool whole = false;   ///< kMap: its result has to be the whole space
-  bool free = false;    ///< a step of its own costs nothing: a view, or absorbed by another kernel
+  /// That code by what it computes, interned, where others may compute it too: written once.
+  std::vector<std::pair<int32_t, double>> code_parts;
+  double compute_s = 0;  ///< of its operations alone
+  double picked_s = 0;   ///< kMap: to read what it picks from a value that is not among `reads`
+  uint32_t parts = 0;    ///< kMap: operands it reads, each through a buffer of its own
+  bool whole = false;    ///< kMap: its result has to be the whole space
+  bool free = false;     ///< a step of its own costs nothing: a view, or absorbed by another kernel
 };
+
+/// How a value with more than one axis, and nothing to repeat along the last of them, lies there:
+/// kAcross where the first-level cache does not hold a line for each element of a row.
+enum class Lies : uint8_t { kUnknown, kAlong, kAcross };
 
 struct SearchValue {
   double move_s = 0;         ///< to read or write it once
@@ -100,6 +107,7 @@ struct SearchValue {
   bool literal = false;      ///< a number of the model's: no kernel has a buffer for it
   uint32_t repeated = 0;     ///< axes that it has no more than one element of, as SearchNode::along
   int32_t count = kNoSpace;  ///< interned number of elements; kNoSpace: one, not known, or axes
+  Lies lies = Lies::kUnknown;
 };
 
 struct Part {

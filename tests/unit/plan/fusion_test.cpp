@@ -172,6 +172,20 @@ TEST_CASE("plan/fusion: the loops of every template are as recorded") {
   %k = Pad(%y, %crop)
   %r = BitwiseXor(%p, %k)
 })"},
+      {"row_divergence", R"(graph g(%x: f32[m, n], %y: f32[m, n]) -> (%s) {
+  const %axes: i64[1] = [-1]
+  %p = Softmax(%x) {axis = -1}
+  %lp = LogSoftmax(%x) {axis = -1}
+  %lq = LogSoftmax(%y) {axis = -1}
+  %d = Sub(%lp, %lq)
+  %e = Mul(%p, %d)
+  %s = ReduceSum(%e, %axes) {keepdims = 0}
+})"},
+      {"cell_transposed", R"(graph g(%x: f32[b, m, n], %y: f32[b, n, m], %s: f32[n]) -> (%r) {
+  %t = Transpose(%y) {perm = [0, 2, 1]}
+  %u = Add(%x, %t)
+  %r = Mul(%u, %s)
+})"},
       {"blocks_attention", kAttention},
       {"blocks_attention_masked", R"(graph g(%q: f32[b, 2, 4, s, 64], %k: f32[b, 2, 1, 64, t],
     %v: f32[b, 2, 1, t, 64], %mask: f32[b, 1, 1, s, t]) -> (%y) {
@@ -213,6 +227,22 @@ TEST_CASE("plan/fusion: templates can be switched off, parts remain") {
   options.blocks = true;
   options.numerics = Numerics::kStrict;  // products stay with the library, bit for bit
   CHECK(fused(kAttention, options).find("region blocks") == std::string::npos);
+}
+
+TEST_CASE("plan/fusion: long rows take no operand that lies across the others") {
+  const auto groups = [](int64_t size, const char* other) {
+    return fused(fmt::format(R"(graph g(%x: f32[{0}, {0}], %y: f32[{0}, {0}]) -> (%z) {{
+  %t = Transpose(%y)
+  %a = Add(%x, {1})
+  %z = Softmax(%a)
+}})",
+                             size, other)
+                     .c_str());
+  };
+  CHECK(groups(1024, "%y").find("region row: Add Softmax") != std::string::npos);
+  CHECK(groups(1024, "%t").find("region row: Add Softmax") == std::string::npos);
+  CHECK(groups(1024, "%t").find("region row: Softmax") != std::string::npos);
+  CHECK(groups(256, "%t").find("region row: Add Softmax") != std::string::npos);
 }
 
 TEST_CASE("plan/fusion: strict numerics fuse what rounds once, and say what they leave") {
