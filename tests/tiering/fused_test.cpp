@@ -244,6 +244,52 @@ TEST_CASE("tiering/fused: operands that are walked backwards") {
     }
 }
 
+TEST_CASE("tiering/fused: rows over axes of which some are broadcast") {
+  const int64_t targets = XC_HAVE_JIT ? static_cast<int64_t>(cpu_info().isa) + 1 : 1;
+  for (int64_t isa = 1; isa <= targets; ++isa) {
+    CAPTURE(isa);
+    Config config;
+    config.threads = 2;
+    config.isa = isa;
+    config.jit = static_cast<int64_t>(JitMode::kSync);
+    auto session = testing::session_of(
+        R"(graph g(%x: f32[b, m, n], %w: f32[b, 1, n], %v: f32[b, m, 1]) -> (%s, %h, %y) {
+  const %axes: i64[2] = [-2, -1]
+  %a = Mul(%x, %w)
+  %e = Add(%a, %v)
+  %s = ReduceMean(%e, %axes) {keepdims = 1}
+  %h = ReduceMax(%e, %axes) {keepdims = 1}
+  %y = Sub(%x, %s)
+})",
+        config);
+    for (const Dims& size :
+         {Dims{3, 7, 200}, {1, 5, 64}, {2, 1, 33}, {4, 9, 1}, {1, 1, 1}, {2, 70, 3}}) {
+      const int64_t b = size[0], m = size[1], n = size[2];
+      const Tensor x = ramp({b, m, n}, 3, 0.1), w = ramp({b, 1, n}, 2, 0.4),
+                   v = ramp({b, m, 1}, 1, 0.7);
+      const std::vector<Tensor> out = run(*session, {x, w, v});
+      for (int64_t i = 0; i < b; ++i) {
+        double sum = 0, top = -1e30;
+        for (int64_t k = 0; k < m * n; ++k) {
+          const double e = double{x.as<float>()[i * m * n + k]} * w.as<float>()[i * n + k % n] +
+                           v.as<float>()[i * m + k / n];
+          sum += e;
+          top = std::max(top, e);
+        }
+        const double mean = sum / static_cast<double>(m * n);
+        REQUIRE(std::fabs(out[0].as<float>()[i] - mean) <= 1e-5);
+        REQUIRE(std::fabs(out[1].as<float>()[i] - top) <= 1e-5);
+        for (int64_t k = 0; k < m * n; ++k)
+          REQUIRE(std::fabs(out[2].as<float>()[i * m * n + k] -
+                            (double{x.as<float>()[i * m * n + k]} - mean)) <= 1e-5);
+      }
+    }
+    INFO(session->explain({}, false));
+    REQUIRE(session->profile().regions.size() == 1);
+    CHECK(session->profile().regions[0].state == "live");
+  }
+}
+
 TEST_CASE("tiering/fused: a divergence of two rows is one region, and exact") {
   auto session = session_of(R"(graph g(%x: f32[m, n], %y: f32[m, n]) -> (%s, %lp) {
   const %axes: i64[1] = [-1]

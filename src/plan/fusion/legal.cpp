@@ -49,6 +49,24 @@ bool has_too_much_code(const Part& part, const Bits& group) {
   return code > part.max_code;
 }
 
+/// Is nothing that a row computes worth keeping for what follows its sums? By the weight above
+/// which the lowering keeps a value, here of all functions together.
+bool keeps_no_row(const Part& part, const Bits& group, int32_t space) {
+  constexpr double kRecomputed = 6;
+  double weight = 0;
+  bool follows = false;
+  group.for_each([&](uint32_t i) {
+    const SearchNode& n = part.nodes[i];
+    if (n.kind != SearchNode::Kind::kScalar || n.result != space) return;
+    weight += n.code;
+    (n.producers & group).for_each([&](uint32_t p) {
+      const SearchNode& from = part.nodes[p];
+      follows |= from.kind == SearchNode::Kind::kReduction || from.result != space;
+    });
+  });
+  return !follows || weight <= kRecomputed;
+}
+
 bool has_too_many_buffers(const Part& part, const Bits& group, bool may_grow) {
   return group.count() > 1 && buffers_of(part, group, may_grow) > loop::kMaxBuffers;
 }
@@ -65,13 +83,14 @@ std::string_view why_illegal(const Part& part, const Bits& group) {
   int32_t space = kNoSpace, rows = kNoSpace, row_axes = 0;
   int32_t count = kNoSpace;
   uint32_t along = 0;
-  bool aggregate = false, row = false;
+  bool aggregate = false, row = false, composite = false;
   Bits maps;
   std::string_view reason;
   group.for_each([&](uint32_t i) {
     const SearchNode& n = part.nodes[i];
     if (n.kind == Kind::kFixed) reason = "an operator that does not fuse";
     if (n.kind == Kind::kMap) maps |= Bits::of(i);
+    composite |= n.kind == Kind::kComposite;
     if (n.kind != Kind::kReduction && n.kind != Kind::kComposite) return;
     if (space != kNoSpace && space != n.space) reason = "reductions over different spaces";
     space = n.space;
@@ -96,8 +115,10 @@ std::string_view why_illegal(const Part& part, const Bits& group) {
         if (part.values[v].count != kNoSpace && part.values[v].count != count)
           reason = "an operand that is broadcast next to sums over everything";
     });
-  // One loop along a row.
-  if (std::popcount(along) > 1)
+  // One loop along a row; several where the row keeps nothing (lower.cpp).
+  const bool loops =
+      (along & 1) != 0 && maps.empty() && !composite && keeps_no_row(part, group, space);
+  if (std::popcount(along) > 1 && !loops)
     group.for_each([&](uint32_t i) {
       if (part.nodes[i].kind != Kind::kScalar && part.nodes[i].kind != Kind::kReduction) return;
       for (uint32_t v : part.nodes[i].reads) {

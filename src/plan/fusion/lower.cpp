@@ -248,8 +248,7 @@ class Lowering {
   // ---- cell and row -----------------------------------------------------------------------------
 
   Verdict lower_rows(RegionCode& code) {
-    if (iteration_.row.size() > 1)
-      return Verdict::no("the row axes of an operand are not contiguous");
+    if (const Verdict v = judge_loops_of_row(); !v.yes()) return v;
     RegionPhase phase;
     KernelBuilder builder(region_.pattern);
     Access access(builder, spec_, phase, mapped_.reads().reads);
@@ -262,7 +261,8 @@ class Lowering {
     };
     std::optional<LoopAxis> row, abreast, across;
     if (!iteration_.row.empty()) {
-      row = iteration_.row.front();
+      row = iteration_.row.back();
+      around_.assign(iteration_.row.begin(), iteration_.row.end() - 1);
       if (iteration_.rows_abreast) abreast = innermost();
     } else if (!outer.empty()) {
       row = innermost();
@@ -284,6 +284,7 @@ class Lowering {
     for (const LoopAxis& axis : outer) scope.axes.push_back(&axis);
     if (abreast) scope.axes.push_back(&*abreast);
     if (across) scope.axes.push_back(&*across);
+    for (const LoopAxis& axis : around_) scope.axes.push_back(&axis);
     if (row) scope.axes.push_back(&*row);
     if (row && !abreast) {
       const auto most = static_cast<size_t>(kMostWeight / weight);
@@ -292,6 +293,11 @@ class Lowering {
         return Verdict::no("a row is joined of more parts than its code is written for");
     }
     const Expr columns = row ? access.extent(*row) : loop::i64(1);
+    elements_ = columns;
+    for (const LoopAxis& axis : around_) {
+      around_extents_.push_back(access.extent(axis));
+      elements_ = elements_ * around_extents_.back();
+    }
     std::vector<Expr> extents;
     for (const LoopAxis& axis : outer) extents.push_back(access.extent(axis));
 
@@ -332,6 +338,19 @@ class Lowering {
         flat ? kTaskElements : elements_inside(outer, row ? &*row : nullptr, beside, kTaskElements);
     phase.grain = std::max<int64_t>(1, kTaskElements / elements);
     code.phases.push_back(std::move(phase));
+    return Verdict::ok();
+  }
+
+  /// Rows of several loops: what is broadcast along some of their axes does not step evenly over
+  /// all. They add up what the innermost loop gives, which has to be worth its beginning and end.
+  Verdict judge_loops_of_row() const {
+    constexpr int64_t kShort = 32;
+    if (iteration_.row.size() < 2) return Verdict::ok();
+    const Dim& inside = iteration_.row.back().size;
+    if (iteration_.rows_abreast || !mapped_.reads().reads.empty() ||
+        (inside.is_constant() && inside.value() < kShort) ||
+        std::any_of(infos_.begin(), infos_.end(), [](const auto& i) { return i.second.scratch; }))
+      return Verdict::no("the row axes of an operand are not contiguous");
     return Verdict::ok();
   }
 
@@ -474,7 +493,7 @@ class Lowering {
   }
 
   loop::AccOrder acc_order() const {
-    return lane_ ? loop::AccOrder::kSequential : loop::AccOrder::kLanes;
+    return lane_ || !around_.empty() ? loop::AccOrder::kSequential : loop::AccOrder::kLanes;
   }
   /// The place of a value that later stages read.
   loop::Element kept(ValueId v, const loop::Index& column) const {
@@ -527,9 +546,36 @@ class Lowering {
       if (!stage.reductions.empty() || !stage.stores.empty())
         write_pass(builder, scope, stage, rows, columns, has_row);
       scope.indices = rows;
-      if (has_row) scope.indices.emplace_back(int64_t{0});
-      write_scalars(builder, scope, stage, columns);
+      scope.indices.resize(rows.size() + around_.size() + (has_row ? 1 : 0), int64_t{0});
+      write_scalars(builder, scope, stage);
     }
+  }
+
+  /// A pass of several loops. The innermost has accumulators of its own, of which the row's get the
+  /// results one after the other.
+  void write_loops(KernelBuilder& builder, Scope& scope, const Stage& stage,
+                   std::vector<loop::Index> indices, const Expr& columns, size_t depth = 0) {
+    if (depth < around_.size()) {
+      builder.loop("k" + std::to_string(depth), 0, around_extents_[depth], [&](Var k) {
+        indices.emplace_back(k);
+        write_loops(builder, scope, stage, indices, columns, depth + 1);
+        indices.pop_back();
+      });
+      return;
+    }
+    Stage inside = stage;
+    for (size_t k = 0; k < stage.reductions.size(); ++k) {
+      const NodeId id = stage.reductions[k];
+      inside.accs[k] =
+          builder.acc("b" + std::to_string(id), graph().node(id).op->reduction->op, acc_type(id));
+    }
+    builder.loop("j", 0, columns, [&](Var j) {
+      scope.indices = indices;
+      scope.indices.emplace_back(j);
+      write_element(builder, scope, inside, loop::Index(j));
+    });
+    for (size_t k = 0; k < stage.reductions.size(); ++k)
+      builder.accumulate(stage.accs[k], inside.accs[k].value());
   }
 
   /// What a stage does at one point of the space, that of scope.indices.
@@ -556,6 +602,7 @@ class Lowering {
       write_element(builder, scope, stage, column);
     };
     if (!has_row) return body(std::nullopt);
+    if (!around_.empty()) return write_loops(builder, scope, stage, rows, columns);
     if (!reads_split(stage.reductions, stage.stores, stage.number)) {
       const auto [begin, end] = block_.value_or(std::pair(loop::i64(0), columns));
       builder.loop("j", begin, end, [&](Var j) { body(loop::Index(j)); });
@@ -581,13 +628,13 @@ class Lowering {
   }
 
   /// Behind a pass: what its reductions gave, and the scalars made of it.
-  void write_scalars(KernelBuilder& builder, Scope& scope, const Stage& stage,
-                     const Expr& columns) {
+  void write_scalars(KernelBuilder& builder, Scope& scope, const Stage& stage) {
     scope.values.clear();
     for (size_t k = 0; k < stage.reductions.size(); ++k) {
       const Node& node = graph().node(stage.reductions[k]);
       Expr e = stage.accs[k].value();
-      if (node.op->reduction->post) e = node.op->reduction->post(e, loop::cast(e.type(), columns));
+      if (node.op->reduction->post)
+        e = node.op->reduction->post(e, loop::cast(e.type(), elements_));
       define_scalar(builder, scope, node.outputs[0], result_of(stage.reductions[k], e));
     }
     for (NodeId id : graph().order()) {
@@ -740,7 +787,10 @@ class Lowering {
   std::unordered_map<uint32_t, loop::Buffer> tiles_;  // of a cell: operands that lie across it
   std::vector<loop::Index> in_tile_;                  // the current element's place there
   int64_t table_rows_ = 0;                            // of rows abreast: that scratch has room for
-  ValueId split_ = kNone;  // an index map whose pieces have loops of their own
+  std::vector<LoopAxis> around_;      // of a row of several loops: all but the innermost
+  std::vector<Expr> around_extents_;  // and how far they go
+  Expr elements_;                     // of a row
+  ValueId split_ = kNone;             // an index map whose pieces have loops of their own
 };
 
 loop::Accuracy accuracy_of(Numerics numerics) {
