@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "codegen/emitter.h"
+#include "codegen/library.h"
 
 namespace xc::codegen {
 
@@ -384,11 +385,49 @@ Value* Emitter::round_to_bf16(Value* v) {
   return b_.CreateTrunc(b_.CreateLShr(out, same_shape(16, out)), with_element(v, b_.getInt16Ty()));
 }
 
+// What takes many instructions is a function of the module's own, of 16 lanes or one: called, not
+// written out, wherever it is needed.
+Value* Emitter::called(const char* name, Value* v, llvm::Type* element,
+                       const std::function<Value*(Value*)>& body) {
+  if (gpu()) return body(v);
+  constexpr unsigned kMostLanes = 16;
+  auto* shape = llvm::dyn_cast<llvm::FixedVectorType>(v->getType());
+  const unsigned lanes = shape ? shape->getNumElements() : 1;
+  if (lanes > kMostLanes) {
+    Value* out = nullptr;
+    for (unsigned first = 0; first < lanes; first += kMostLanes) {
+      const unsigned count = std::min(kMostLanes, lanes - first);
+      Value* part = b_.CreateShuffleVector(v, llvm::createSequentialMask(first, count, 0));
+      part = called(name, part, element, body);
+      out = out ? concatenate(out, part) : part;
+    }
+    return out;
+  }
+  const std::string full = name + std::to_string(lanes);
+  llvm::Function* function = module_.getFunction(full);
+  if (!function) {
+    auto* type = llvm::FunctionType::get(with_element(v, element), {v->getType()}, false);
+    function = llvm::Function::Create(type, llvm::Function::InternalLinkage, full, module_);
+    set_attributes(*function, target_);
+    function->setDoesNotAccessMemory();
+    const auto here = b_.saveIP();
+    b_.SetInsertPoint(llvm::BasicBlock::Create(context_, "entry", function));
+    b_.CreateRet(body(function->getArg(0)));
+    b_.restoreIP(here);
+  }
+  return b_.CreateCall(function, {v});
+}
+
 Value* Emitter::round_to_half(Value* v) {
-  llvm::Type* i16 = with_element(v, b_.getInt16Ty());
   if (target_.half_convert)
-    return b_.CreateBitCast(b_.CreateFPTrunc(v, with_element(v, b_.getHalfTy())), i16);
-  // As tensor/half.h: infinity and NaN, normal numbers, numbers below 2^-14 by an addition.
+    return b_.CreateBitCast(b_.CreateFPTrunc(v, with_element(v, b_.getHalfTy())),
+                            with_element(v, b_.getInt16Ty()));
+  return called("f32_to_f16.", v, b_.getInt16Ty(), [&](Value* x) { return half_bits(x); });
+}
+
+// As tensor/half.h: infinity and NaN, normal numbers, numbers below 2^-14 by an addition.
+Value* Emitter::half_bits(Value* v) {
+  llvm::Type* i16 = with_element(v, b_.getInt16Ty());
   llvm::Type* i32 = with_element(v, b_.getInt32Ty());
   Value* bits = b_.CreateBitCast(v, i32);
   const auto c = [&](double number) { return same_shape(number, bits); };
@@ -407,9 +446,14 @@ Value* Emitter::round_to_half(Value* v) {
 }
 
 Value* Emitter::half_to_float(Value* raw) {
-  llvm::Type* f32 = with_element(raw, b_.getFloatTy());
   if (target_.half_convert)
-    return b_.CreateFPExt(b_.CreateBitCast(raw, with_element(raw, b_.getHalfTy())), f32);
+    return b_.CreateFPExt(b_.CreateBitCast(raw, with_element(raw, b_.getHalfTy())),
+                          with_element(raw, b_.getFloatTy()));
+  return called("f16_to_f32.", raw, b_.getFloatTy(), [&](Value* x) { return half_value(x); });
+}
+
+Value* Emitter::half_value(Value* raw) {
+  llvm::Type* f32 = with_element(raw, b_.getFloatTy());
   Value* bits = b_.CreateZExt(raw, with_element(raw, b_.getInt32Ty()));
   const auto c = [&](double number) { return same_shape(number, bits); };
   Value* sign = b_.CreateShl(b_.CreateAnd(bits, c(0x8000)), c(16));

@@ -195,6 +195,10 @@ class Emitter {
   llvm::Type* memory_type(DType stored) const;
   llvm::Value* round_to_half(llvm::Value* v);  // f32 -> i16 bits of f16
   llvm::Value* half_to_float(llvm::Value* bits);
+  llvm::Value* half_bits(llvm::Value* v);  // the same two where there is no instruction
+  llvm::Value* half_value(llvm::Value* bits);
+  llvm::Value* called(const char* name, llvm::Value* v, llvm::Type* element,
+                      const std::function<llvm::Value*(llvm::Value*)>& body);
   llvm::Value* round_to_bf16(llvm::Value* v);
   llvm::Value* any(llvm::Value* mask);
   llvm::Value* zeros();

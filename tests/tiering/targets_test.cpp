@@ -313,10 +313,25 @@ TEST_CASE("tiering/targets: the code of every region stays under 16 KB with AVX2
       CAPTURE(isa);
       const auto [bytes, count] = largest_code(parse_graph(text), isa);
       CHECK(count >= 1);
-      // Halves without instructions for them are packed and unpacked number by number, and without
-      // fma every step of a polynomial is two: no bound there.
+      // Without fma every step of a polynomial is two: no bound there.
       if (isa > 1) CHECK(bytes < kMostCode);
     }
+}
+
+TEST_CASE("tiering/targets: halves are converted by one function where no instruction does it") {
+  const auto bytes_of = [](const char* type) {
+    return largest_code(parse_graph(fmt::format(R"(graph g(%x: {0}[m, n], %y: {0}[m, n]) -> (%z) {{
+  %a = Mul(%x, %y)
+  %b = Add(%a, %x)
+  %c = Sub(%b, %y)
+  %d = Mul(%c, %b)
+  %z = Softmax(%d) {{axis = -1}}
+}})",
+                                                type)),
+                        1)
+        .first;
+  };
+  CHECK(bytes_of("f16") < 2 * bytes_of("f32"));
 }
 
 TEST_CASE("tiering/targets: regions of the small networks stay under 16 KB on every target") {
