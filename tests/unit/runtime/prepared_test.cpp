@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "ir/text.h"
 #include "runtime/program.h"
@@ -147,32 +148,29 @@ TEST_CASE("runtime/prepared: of two runs without allocation one takes the only f
   {  // a context for each, ready for the plan
     const auto one = session.prepare(views, {}), other = session.prepare(views, {});
   }
+  RunOptions no_alloc;
+  no_alloc.no_alloc = true;
   xc_tensor* slot = nullptr;
   session.run(views, {&slot, 1}, {});
-  for (xc_tensor* handle = slot; handle;) {  // all but one are taken
-    xc_tensor* next = nullptr;
-    RunOptions no_alloc;
-    no_alloc.no_alloc = true;
-    try {
-      session.run(views, {&next, 1}, no_alloc);
-    } catch (const Error&) {
-      handle->release();
-      break;
-    }
-    handle = next;
+  std::vector<xc_tensor*> taken;  // all there are, but the last
+  try {
+    for (; slot; session.run(views, {&slot, 1}, no_alloc))
+      taken.push_back(std::exchange(slot, nullptr));
+  } catch (const Error&) {
+    taken.back()->release();
+    taken.pop_back();
   }
   const int64_t before = allocations;
   std::atomic<int> ran{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t)
     threads.emplace_back([&] {
-      RunOptions no_alloc;
-      no_alloc.no_alloc = true;
       for (int k = 0; k < kRuns; ++k) ran += status_of(session, inputs, no_alloc) == Status::kOk;
     });
   for (std::thread& thread : threads) thread.join();
   CHECK(ran > 0);
   CHECK(allocations == before);
+  for (xc_tensor* handle : taken) handle->release();
 }
 
 TEST_CASE("runtime/prepared: the cap of a run's memory covers copies of strided inputs") {
