@@ -167,9 +167,10 @@ TEST_CASE("runtime/eviction: what waited for a run that may not allocate goes be
 })",
                             capped(64 << 10));
   const BoundCache& cache = *session->program().bound_cache();
-  const Tensor large = ramp({1 << 11, 1 << 10}, 1, 0);
   bool waited = false;
   for (int64_t round = 0; round < 20 && !waited; ++round) {
+    // A run that takes long enough for others to fill the cache, how long these may take.
+    const Tensor large = ramp({int64_t{1 << 11} << std::min<int64_t>(round, 3), 1 << 10}, 1, 0);
     run(*session, {large});
     const int64_t before = session->counters().runs;
     std::thread in_place([&] {
@@ -181,7 +182,8 @@ TEST_CASE("runtime/eviction: what waited for a run that may not allocate goes be
       slot->release();
     });
     while (session->counters().runs == before) std::this_thread::yield();
-    for (int64_t k = 0; k < 200; ++k) run(*session, {sized(200 * round + k)});
+    for (int64_t k = 0; k < 200 && cache.retired() == 0; ++k)
+      run(*session, {sized(200 * round + k)});
     waited = cache.retired() > 0;
     in_place.join();
   }
