@@ -14,17 +14,14 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "ir/patch.h"
 #include "ops/support.h"
 #include "passes/node_tests.h"
 #include "passes/passes.h"
+#include "passes/region_rewriter.h"
 #include "passes/typing.h"
 
 namespace xc {
 namespace {
-
-/// Nodes of a region, and of those that read one value: one of more is left as it is.
-constexpr size_t kMostNodes = 256;
 
 /// An axis of one side of a Reshape that is several of the other.
 struct Joined {
@@ -49,44 +46,15 @@ std::optional<Joined> joined_axis(const SymDims& coarse, const SymDims& fine) {
   return std::nullopt;
 }
 
-/// The constant shape that a Reshape from one to the other has; nullopt where there is none.
-std::optional<std::vector<int64_t>> shape_between(const SymDims& from, const SymDims& to) {
-  std::vector<int64_t> out;
-  bool copied = false, computed = false;
-  for (size_t i = 0; i < to.size(); ++i) {
-    if (to[i].is_constant() && to[i].value() != 0) {
-      out.push_back(to[i].value());
-    } else if (i < from.size() && from[i] == to[i]) {
-      out.push_back(0);
-      copied = true;
-    } else if (!computed) {
-      out.push_back(-1);
-      computed = true;
-    } else {
-      return std::nullopt;
-    }
-  }
-  // What is copied may be 0; then -1 would be any number.
-  return copied && computed ? std::nullopt : std::optional(out);
-}
-
-class Canceller {
+class Canceller : private RegionRewriter {
  public:
   Canceller(Graph& graph, PassContext& context)
-      : graph_(graph),
-        context_(context),
-        users_(graph.users()),
-        taken_(graph.node_count(), false),
-        patch_(graph, "cancel-reshapes") {}
+      : RegionRewriter(graph, context, "cancel-reshapes") {}
 
   bool run() {
-    const std::vector<NodeId> order(graph_.order().begin(), graph_.order().end());
-    for (size_t k = 0; k < order.size(); ++k) position_.emplace(order[k], k);
-    for (const NodeId id : order)
+    return sweep([&](NodeId id) {
       if (const auto region = region_of(id)) rewrite(*region);
-    const bool changed = !patch_.empty();
-    patch_.apply();
-    return changed;
+    });
   }
 
  private:
@@ -102,17 +70,6 @@ class Canceller {
     bool consistent = true;                ///< one axis of each value
 
     size_t added() const { return parts.size() - 1; }
-    SymDims with_ones(SymDims dims, size_t at) const {
-      dims.insert(dims.begin() + static_cast<ptrdiff_t>(at), added(), Dim(1));
-      return dims;
-    }
-    /// The dims of a value with the axis apart.
-    SymDims apart_dims(const SymDims& dims, size_t at) const {
-      SymDims out(dims.begin(), dims.begin() + static_cast<ptrdiff_t>(at));
-      out.insert(out.end(), parts.begin(), parts.end());
-      out.insert(out.end(), dims.begin() + static_cast<ptrdiff_t>(at) + 1, dims.end());
-      return out;
-    }
   };
 
   const SymDims* dims_of(ValueId value) const {
@@ -123,12 +80,7 @@ class Canceller {
 
   // ---- Reshapes ---------------------------------------------------------------------------------
 
-  /// Reshape and what it could stand for.
-  static bool is_reshape(const Node& node) {
-    return is_op(node, "Reshape") || is_op(node, "Flatten") || is_op(node, "Squeeze") ||
-           is_op(node, "Unsqueeze");
-  }
-  /// The axis that the Reshape takes apart.
+  /// The axis that the Reshape takes apart, and the one that it makes of several.
   std::optional<Joined> taken_apart(const Node& node) const {
     if (!is_reshape(node) || !always_fits(graph_, node)) return std::nullopt;
     return joined_axis(*dims_of(node.inputs[0]), *dims_of(node.outputs[0]));
@@ -156,9 +108,6 @@ class Canceller {
   }
   static bool is_norm(const Node& node) {
     return is_op(node, "LayerNormalization") || is_op(node, "RMSNormalization");
-  }
-  static bool is_reduction(const Node& node) {
-    return node.op->domain.empty() && node.op->name.starts_with("Reduce");
   }
   static bool keeps_axes(const Node& node) { return node.attrs.get_int("keepdims", 1) != 0; }
 
@@ -282,7 +231,7 @@ class Canceller {
     }
     if (out.nodes.empty() || out.exits.size() + out.entries.size() < 2 || !is_closed(out))
       return std::nullopt;
-    std::ranges::sort(out.nodes, {}, [&](NodeId n) { return position_.at(n); });
+    sort(out.nodes);
     return out;
   }
 
@@ -375,13 +324,11 @@ class Canceller {
   bool is_closed(const Region& region) const {
     if (!region.consistent) return false;
     for (const auto& [value, axis] : region.single)
-      if (!shape_between(*dims_of(value), region.with_ones(*dims_of(value), axis))) return false;
+      if (!shape_with_ones(region, value, axis)) return false;
     for (const ValueId v : region.apart)
-      if (!shape_between(*dims_of(v), region.apart_dims(*dims_of(v), region.axis.at(v))))
-        return false;
+      if (!shape_between(*dims_of(v), apart_dims(region, v))) return false;
     for (const ValueId v : region.together)
-      if (!shape_between(region.apart_dims(*dims_of(v), region.axis.at(v)), *dims_of(v)))
-        return false;
+      if (!shape_between(apart_dims(region, v), *dims_of(v))) return false;
     for (const NodeId id : region.nodes) {
       const Node& node = graph_.node(id);
       const size_t axis = region.axis.at(node.outputs[0]);
@@ -394,11 +341,27 @@ class Canceller {
     return true;
   }
 
+  /// The dims of a value of the region with the axis apart.
+  SymDims apart_dims(const Region& region, ValueId value) const {
+    const SymDims& dims = *dims_of(value);
+    const auto axis = dims.begin() + static_cast<ptrdiff_t>(region.axis.at(value));
+    SymDims out(dims.begin(), axis);
+    out.insert(out.end(), region.parts.begin(), region.parts.end());
+    out.insert(out.end(), axis + 1, dims.end());
+    return out;
+  }
+
+  /// Of a value that has one element along the axis: one along each part.
+  std::optional<std::vector<int64_t>> shape_with_ones(const Region& region, ValueId value,
+                                                      size_t axis) const {
+    SymDims dims = *dims_of(value);
+    dims.insert(dims.begin() + static_cast<ptrdiff_t>(axis), region.added(), Dim(1));
+    return shape_between(*dims_of(value), dims);
+  }
+
   /// Of a Reshape to which the axis is one like any.
   std::optional<std::vector<int64_t>> inner_shape(const Region& region, const Node& node) const {
-    const ValueId in = node.inputs[0], out = node.outputs[0];
-    return shape_between(region.apart_dims(*dims_of(in), region.axis.at(in)),
-                         region.apart_dims(*dims_of(out), region.axis.at(out)));
+    return shape_between(apart_dims(region, node.inputs[0]), apart_dims(region, node.outputs[0]));
   }
 
   // ---- rewriting --------------------------------------------------------------------------------
@@ -449,11 +412,9 @@ class Canceller {
     for (const NodeId id : region.entries)
       now.emplace(graph_.node(id).outputs[0], graph_.node(id).inputs[0]);
     for (const ValueId v : region.apart)
-      now.emplace(v, reshaped(v, *shape_between(*dims_of(v), region.apart_dims(
-                                                                 *dims_of(v), region.axis.at(v)))));
+      now.emplace(v, reshaped(v, *shape_between(*dims_of(v), apart_dims(region, v))));
     for (const auto& [v, axis] : region.single)
-      ones.emplace(v,
-                   reshaped(v, *shape_between(*dims_of(v), region.with_ones(*dims_of(v), axis))));
+      ones.emplace(v, reshaped(v, *shape_with_ones(region, v, axis)));
     for (const NodeId id : region.nodes) {
       const Node old = graph_.node(id);
       Node node = old;
@@ -473,29 +434,15 @@ class Canceller {
       for (size_t k = 0; k < old.outputs.size(); ++k) now.emplace(old.outputs[k], made[k]);
     }
     for (const ValueId v : region.together)
-      patch_.replace(
-          v, reshaped(now.at(v), *shape_between(region.apart_dims(*dims_of(v), region.axis.at(v)),
-                                                *dims_of(v))));
+      patch_.replace(v, reshaped(now.at(v), *shape_between(apart_dims(region, v), *dims_of(v))));
     for (const NodeId id : region.exits) {
       const ValueId old = graph_.node(id).outputs[0], value = now.at(graph_.node(id).inputs[0]);
       patch_.replace(old, patch_.can_replace(old, value)
                               ? value
                               : add_copy(graph_, patch_, value, graph_.value(old).name));
     }
-    for (const auto* nodes : {&region.exits, &region.nodes})
-      for (const NodeId id : *nodes) {
-        patch_.remove(id);
-        taken_[id] = true;
-      }
-    context_.count("cancel-reshapes");
+    replaced({region.exits, region.nodes});
   }
-
-  Graph& graph_;
-  PassContext& context_;
-  const std::vector<std::vector<NodeId>> users_;
-  std::vector<bool> taken_;  ///< by node: in a region that was rewritten
-  std::unordered_map<NodeId, size_t> position_;
-  Patch patch_;
 };
 
 }  // namespace

@@ -14,10 +14,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "ir/patch.h"
 #include "ops/support.h"
 #include "passes/node_tests.h"
 #include "passes/passes.h"
+#include "passes/region_rewriter.h"
 #include "passes/typing.h"
 
 namespace xc {
@@ -25,9 +25,6 @@ namespace {
 
 /// Axis i of the result is axis perm[i] of what it is made of.
 using Permutation = std::vector<size_t>;
-
-/// Nodes of a region: one of more is left as it is.
-constexpr size_t kMostNodes = 256;
 
 bool is_identity(const Permutation& perm) {
   return std::is_sorted(perm.begin(), perm.end());
@@ -47,23 +44,15 @@ Tensor untransposed(const Tensor& constant, const Permutation& perm) {
   return out;
 }
 
-class Canceller {
+class Canceller : private RegionRewriter {
  public:
   Canceller(Graph& graph, PassContext& context)
-      : graph_(graph),
-        context_(context),
-        users_(graph.users()),
-        taken_(graph.node_count(), false),
-        patch_(graph, "cancel-transposes") {}
+      : RegionRewriter(graph, context, "cancel-transposes") {}
 
   bool run() {
-    const std::vector<NodeId> order(graph_.order().begin(), graph_.order().end());
-    for (size_t k = 0; k < order.size(); ++k) position_.emplace(order[k], k);
-    for (const NodeId id : order)
+    return sweep([&](NodeId id) {
       if (const auto region = region_of(id)) rewrite(*region);
-    const bool changed = !patch_.empty();
-    patch_.apply();
-    return changed;
+    });
   }
 
  private:
@@ -125,7 +114,7 @@ class Canceller {
     if (is_op(node, "Softmax") || is_op(node, "LogSoftmax") || is_op(node, "Concat") ||
         is_op(node, "Split"))
       return true;
-    if (node.op->domain.empty() && node.op->name.starts_with("Reduce"))
+    if (is_reduction(node))
       return node.attrs.get_int("keepdims", 1) != 0 && (!has(node, 1) || integers(node, 1));
     if (is_op(node, "Slice")) return integers(node, has(node, 3) ? 3 : 1).has_value();
     if (is_op(node, "Pad"))
@@ -164,9 +153,7 @@ class Canceller {
       }
     }
     if (out.nodes.empty() || out.exits.empty()) return std::nullopt;
-    for (std::vector<NodeId>* nodes : {&out.entries, &out.nodes, &out.exits})
-      std::sort(nodes->begin(), nodes->end(),
-                [&](NodeId a, NodeId b) { return position_.at(a) < position_.at(b); });
+    for (std::vector<NodeId>* nodes : {&out.entries, &out.nodes, &out.exits}) sort(*nodes);
     return out;
   }
 
@@ -259,7 +246,7 @@ class Canceller {
     };
     if (is_op(node, "Softmax") || is_op(node, "LogSoftmax")) move_attribute(-1);
     if (is_op(node, "Concat") || is_op(node, "Split")) move_attribute(0);
-    if (node.op->name.starts_with("Reduce") && has(node, 1))
+    if (is_reduction(node) && has(node, 1))
       node.inputs[1] = integers_constant(moved_axes(*integers(node, 1), perm));
     if (is_op(node, "Slice") || (is_op(node, "Pad") && has(node, 3))) name_axes(node, 3, perm);
     if (is_op(node, "Pad") && !has(node, 3)) reorder(node, 1, perm);
@@ -287,12 +274,7 @@ class Canceller {
         if (old[k] != kNone) now.emplace(old[k], made[k]);
     }
     for (const NodeId id : region.exits) leave(id, region.perm, now);
-    for (const auto* nodes : {&region.exits, &region.nodes, &region.entries})
-      for (const NodeId id : *nodes) {
-        patch_.remove(id);
-        taken_[id] = true;
-      }
-    context_.count("cancel-transposes");
+    replaced({region.exits, region.nodes, region.entries});
   }
 
   /// What a Transpose behind the region gives, of what is not transposed.
@@ -306,13 +288,6 @@ class Canceller {
     behind.attrs.set("perm", std::vector<int64_t>(perm.begin(), perm.end()));
     patch_.replace(old, add_typed(graph_, patch_, std::move(behind), 1)[0]);
   }
-
-  Graph& graph_;
-  PassContext& context_;
-  const std::vector<std::vector<NodeId>> users_;
-  std::vector<bool> taken_;  ///< by node: in a region that was rewritten
-  std::unordered_map<NodeId, size_t> position_;
-  Patch patch_;
 };
 
 }  // namespace

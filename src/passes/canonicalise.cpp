@@ -207,10 +207,7 @@ bool simplify_transpose(Site& s) {
 bool merge_reshapes(Site& s) {
   if (!s.is("Reshape")) return false;
   const Node* inner = s.producer(0);
-  constexpr std::string_view kOps[] = {"Reshape", "Flatten", "Squeeze", "Unsqueeze"};
-  if (!inner || !inner->op->domain.empty() ||
-      std::find(std::begin(kOps), std::end(kOps), inner->op->name) == std::end(kOps))
-    return false;
+  if (!inner || !is_reshape(*inner)) return false;
   const auto shape = known_integers(s.input(1));
   if (!shape) return false;
   const bool copies = std::find(shape->begin(), shape->end(), 0) != shape->end();
@@ -232,27 +229,17 @@ bool constant_shape(Site& s) {
   if (!s.is("Reshape") || s.input(1).is_constant()) return false;
   const std::optional<SymDims>&in = s.input(0).type.dims, &out = s.output().type.dims;
   if (!in || !out) return false;
-  std::vector<int64_t> shape;
-  size_t copied = 0, holes = 0;
+  const auto shape = shape_between(*in, *out);
+  if (!shape) return false;
   const auto& asked = s.input(1).elements;
   const auto count = count_of(*in);
   const bool fits = count && count == count_of(*out);
-  for (size_t i = 0; i < out->size(); ++i) {
-    const Dim& dim = (*out)[i];
-    if (dim.is_constant() && dim.value() != 0) {
-      shape.push_back(dim.value());
-    } else if (i < in->size() && (*in)[i] == dim) {
-      shape.push_back(0);
-      ++copied;
-    } else {
-      if (!fits && !(asked && i < asked->size() && (*asked)[i] == Dim(-1))) return false;
-      shape.push_back(-1);
-      ++holes;
-    }
-  }
-  if (holes > 1 || (holes == 1 && copied > 0)) return false;
+  const auto hole = static_cast<size_t>(std::ranges::find(*shape, -1) - shape->begin());
+  if (hole < shape->size() && !fits &&
+      !(asked && hole < asked->size() && (*asked)[hole] == Dim(-1)))
+    return false;
   Node now{.op = s.node.op, .inputs = s.node.inputs};
-  now.inputs[1] = s.patch.add_constant(s.input(1).name, Tensor::of(shape));
+  now.inputs[1] = s.patch.add_constant(s.input(1).name, Tensor::of(*shape));
   return s.rebuild(std::move(now));
 }
 

@@ -101,10 +101,7 @@ class Views {
   /// the model turns the floats: the bytes of a constant are turned, once.
   bool turn_constant(NodeId id) {
     const Node& view = graph_.node(id);
-    constexpr std::string_view kViews[] = {"Transpose", "Reshape", "Flatten", "Squeeze",
-                                           "Unsqueeze"};
-    if (std::ranges::none_of(kViews, [&](std::string_view op) { return is_op(view, op); }))
-      return false;
+    if (!is_op(view, "Transpose") && !is_reshape(view)) return false;
     const NodeId producer = graph_.value(view.inputs[0]).producer;
     const auto& result = graph_.value(view.outputs[0]).type.dims;
     const auto to = result ? to_concrete(*result) : std::nullopt;

@@ -17,6 +17,17 @@ inline bool is_product(const Node& node) {
   return is_op(node, "Conv") || is_op(node, "MatMul") || is_op(node, "Gemm");
 }
 
+/// Reshape and what it could stand for.
+inline bool is_reshape(const Node& node) {
+  return is_op(node, "Reshape") || is_op(node, "Flatten") || is_op(node, "Squeeze") ||
+         is_op(node, "Unsqueeze");
+}
+
+/// ReduceSum, ReduceMean and so on, of ai.onnx.
+inline bool is_reduction(const Node& node) {
+  return node.op->domain.empty() && node.op->name.starts_with("Reduce");
+}
+
 /// Input k of a node; kNone where it is absent.
 inline ValueId input_of(const Node& node, size_t k) {
   return k < node.inputs.size() ? node.inputs[k] : kNone;

@@ -76,6 +76,26 @@ std::optional<std::vector<size_t>> known_permutation(const Graph& graph, const N
   }
 }
 
+std::optional<std::vector<int64_t>> shape_between(const SymDims& from, const SymDims& to) {
+  std::vector<int64_t> out;
+  bool copied = false, computed = false;
+  for (size_t i = 0; i < to.size(); ++i) {
+    if (to[i].is_constant() && to[i].value() != 0) {
+      out.push_back(to[i].value());
+    } else if (i < from.size() && from[i] == to[i]) {
+      out.push_back(0);
+      copied = true;
+    } else if (!computed) {
+      out.push_back(-1);
+      computed = true;
+    } else {
+      return std::nullopt;
+    }
+  }
+  // What is copied may be 0; then -1 would be any number.
+  return copied && computed ? std::nullopt : std::optional(out);
+}
+
 std::optional<double> scalar_constant(const Value& value) {
   const Tensor& t = value.constant;
   if (!t || t.count() != 1) return std::nullopt;

@@ -35,6 +35,10 @@ ValueId add_copy(Graph& graph, Patch& patch, ValueId value, const std::string& n
 /// rank of `perm` (in a branch that is never taken).
 std::optional<std::vector<size_t>> known_permutation(const Graph& graph, const Node& node);
 
+/// The constant shape of a Reshape from one to the other, which have as many elements; nullopt
+/// where there is none.
+std::optional<std::vector<int64_t>> shape_between(const SymDims& from, const SymDims& to);
+
 /// The one element of a constant of one element; nullopt otherwise and for strings.
 std::optional<double> scalar_constant(const Value& value);
 /// Elements of a constant of integers or of a value whose elements are known numbers.
