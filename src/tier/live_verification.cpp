@@ -80,20 +80,15 @@ void LiveVerification::ask(Program& program, ProgramState& state, Group& group,
   };
   // A kernel for special sizes writes where others have no memory, and where a run has no element
   // it shows nothing.
-  auto serves = [facts = group.facts, plan = program.base_plan(), shows,
+  auto wanted = [facts = group.facts, plan = program.base_plan(), shows,
                  any = !shows(entry.symbols)](std::span<const int64_t> symbols) {
-    return std::ranges::all_of(facts,
-                               [&](const SizeFact& fact) {
-                                 const auto known = symbol_value(*plan, symbols, fact.symbol);
-                                 return !known || fact.holds(*known);
-                               }) &&
-           (any || shows(symbols));
+    return serves(facts, *plan, symbols) && (any || shows(symbols));
   };
   const auto shared = shared_state(program);
   Group* raw = &group;
   const bool asked =
       is_small(program, group, sizes_of(program, entry.symbols, group)) &&
-      program.request_capture(&group, entry, values, most_bytes(group), std::move(serves),
+      program.request_capture(&group, entry, values, most_bytes(group), std::move(wanted),
                               [this, shared, raw](Captured run) {
                                 core_.queue.post(shared, [this, raw, run = std::move(run)](
                                                              Program& p, ProgramState& s) {

@@ -6,12 +6,16 @@
 
 namespace xc::tier {
 
-Fact fact_of(const Group& group, const Plan& plan, std::span<const int64_t> symbols) {
-  const bool applies = std::all_of(group.facts.begin(), group.facts.end(), [&](const SizeFact& f) {
-    const auto known = symbol_value(plan, symbols, f.symbol);
-    return !known || f.holds(*known);
+bool serves(std::span<const SizeFact> facts, const Plan& plan, std::span<const int64_t> symbols) {
+  return std::ranges::all_of(facts, [&](const SizeFact& fact) {
+    const auto known = symbol_value(plan, symbols, fact.symbol);
+    return !known || fact.holds(*known);
   });
-  return {policy::size_class(group.cost_at.at(symbols).bytes_varying), applies};
+}
+
+Fact fact_of(const Group& group, const Plan& plan, std::span<const int64_t> symbols) {
+  return {policy::size_class(group.cost_at.at(symbols).bytes_varying),
+          serves(group.facts, plan, symbols)};
 }
 
 double predicted_s(const Group& group, const Plan& plan, std::span<const int64_t> symbols) {

@@ -16,6 +16,9 @@ namespace xc::tier {
 
 // ---- sizes --------------------------------------------------------------------------------------
 
+/// Whether a kernel for such sizes serves runs of these; what a run has yet to find out is not
+/// asked.
+bool serves(std::span<const SizeFact> facts, const Plan& plan, std::span<const int64_t> symbols);
 /// What the group would do in runs under the base plan `plan` of these sizes.
 Fact fact_of(const Group& group, const Plan& plan, std::span<const int64_t> symbols);
 /// What all its places are predicted to take there, fused; of no meaning where a run has yet to

@@ -82,6 +82,15 @@ TierFaults planted(Spoil spoil) {
   return faults;
 }
 
+/// A kernel that is wrong in runs of so many rows, and is tried at once.
+TierFaults wrong_at(const std::atomic<int64_t>& rows) {
+  TierFaults faults = planted([&rows](const Seen& s) {
+    if (s.rows == rows) s.y[0] += 0.25f;
+  });
+  faults.eager = true;
+  return faults;
+}
+
 std::vector<Tensor> inputs_of(int64_t n, int64_t m) {
   return {ramp({n, m}, 3, 0.1), ramp({m}, 1, 0.7)};
 }
@@ -401,11 +410,7 @@ TEST_CASE("tiering/verification: a kernel for sizes that the model fixes, howeve
 
 TEST_CASE("tiering/verification: what a live run's inputs alone show is found in mode auto") {
   std::atomic<int64_t> wrong_rows{0};
-  TierFaults faults = planted([&](const Seen& s) {
-    if (s.rows == wrong_rows) s.y[0] += 0.25f;
-  });
-  faults.eager = true;
-  Fixture fixture(kChain, {}, faults, create_interpreting_compiler());
+  Fixture fixture(kChain, {}, wrong_at(wrong_rows), create_interpreting_compiler());
   wrong_rows = 40;  // no made-up size
   const int64_t end = steady_ns() + 60'000'000'000;
   while (fixture.log.count(EventKind::kMismatch) == 0 && steady_ns() < end) {
@@ -420,11 +425,7 @@ TEST_CASE("tiering/verification: what a live run's inputs alone show is found in
 
 TEST_CASE("tiering/verification: a live run without any element shows nothing") {
   std::atomic<int64_t> wrong_rows{0};
-  TierFaults faults = planted([&](const Seen& s) {
-    if (s.rows == wrong_rows) s.y[0] += 0.25f;
-  });
-  faults.eager = true;
-  Fixture fixture(kChain, {}, faults, create_interpreting_compiler());
+  Fixture fixture(kChain, {}, wrong_at(wrong_rows), create_interpreting_compiler());
   wrong_rows = 40;  // no made-up size
   const int64_t end = steady_ns() + 60'000'000'000;
   const auto run_until = [&](EventKind kind) {
