@@ -115,7 +115,7 @@ std::string_view why_illegal(const Part& part, const Bits& group) {
         if (part.values[v].count != kNoSpace && part.values[v].count != count)
           reason = "an operand that is broadcast next to sums over everything";
     });
-  // One loop along a row; several where the row keeps nothing (lower.cpp).
+  // One loop along a row; several where the row keeps nothing (lower_rows.cpp).
   const bool loops =
       (along & 1) != 0 && maps.empty() && !composite && keeps_no_row(part, group, space);
   if (std::popcount(along) > 1 && !loops)
