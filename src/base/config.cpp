@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdlib>
 
 #include "base/cpu_info.h"
 #include "base/error.h"
@@ -107,13 +106,6 @@ void set_config(Config& config, std::string_view name, std::string_view value) {
     fail(Status::kInvalidArgument, "option {}: '{}' is not a number from {} to {}", name, value,
          row.low, row.high);
   config.*row.field = number;
-}
-
-void read_environment(Config& config) {
-  for (const ConfigRow& row : kTable)
-    if (const char* value = std::getenv(std::string(row.environment).c_str()); value && *value)
-      located("environment variable " + std::string(row.environment),
-              [&] { set_config(config, row.name, value); });
 }
 
 int64_t effective(const Config& config, int64_t Config::* field) {

@@ -66,10 +66,6 @@ const ConfigRow& config_row(std::string_view name);
 /// kInvalidArgument, naming the legal values.
 void set_config(Config& config, std::string_view name, std::string_view value);
 
-/// Reads every XC_* variable of the table. The library never calls it by itself: tools and bindings
-/// do. Fails on a malformed value, naming the variable.
-void read_environment(Config& config);
-
 /// The value of a row with the default put in for 0; of threads, the cores that this process may
 /// use.
 int64_t effective(const Config& config, int64_t Config::* field);

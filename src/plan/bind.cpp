@@ -132,7 +132,7 @@ void place_arena(Bound& bound, const InPlaceSteps& in_place, int64_t max_bytes) 
   in_place.place(bound.arena);
   for (uint32_t at = 0; at < bound.pointers.size(); ++at) {
     const PointerTemplate& pointer = bound.pointers[at];
-    if (pointer.buffer == UINT32_MAX) continue;
+    if (pointer.buffer == kNoBuffer) continue;
     if (const uint32_t output = in_place.output_of(pointer.buffer); output != kNone)
       bound.output_patches.push_back({at, bound.plan->buffers[output].index, pointer.offset});
   }

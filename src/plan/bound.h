@@ -11,10 +11,13 @@
 
 namespace xc {
 
+/// PointerTemplate::buffer of an operand that is absent: a null pointer.
+inline constexpr uint32_t kNoBuffer = UINT32_MAX;
+
 /// One pointer a step needs: the buffer's address in the context plus a byte offset.
 struct PointerTemplate {
-  uint32_t buffer = UINT32_MAX;  ///< PlanBuffer; UINT32_MAX = absent operand (null)
-  int64_t offset = 0;            ///< bytes from the buffer's start
+  uint32_t buffer = kNoBuffer;  ///< in Plan::buffers
+  int64_t offset = 0;           ///< bytes from the buffer's start
 };
 
 /// A pointer that the caller's memory fills at every run.

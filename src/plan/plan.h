@@ -44,7 +44,7 @@ struct PlanBuffer {
   std::vector<Dim> sizes;   ///< kSizes: the elements
   uint32_t segment = 0;     ///< the segment that defines it
   uint32_t first_step = 0;  ///< liveness for arena planning: defined by
-  uint32_t last_step = 0;   ///< last read by; UINT32_MAX when a later segment reads it
+  uint32_t last_step = 0;   ///< last read by; kUsedLater (liveness.h)
 };
 
 struct PlanValue {

@@ -52,7 +52,7 @@ void** Executor::resolve(const Bound& bound, int side, bool reuse) {
   resolved.pointers.resize(bound.pointers.size());
   for (size_t k = 0; k < bound.pointers.size(); ++k) {
     const PointerTemplate& t = bound.pointers[k];
-    void* base = t.buffer == UINT32_MAX ? nullptr : bases[t.buffer];
+    void* base = t.buffer == kNoBuffer ? nullptr : bases[t.buffer];
     resolved.pointers[k] = base ? static_cast<std::byte*>(base) + t.offset : nullptr;
   }
   resolved.serial = bound.serial;
@@ -110,7 +110,7 @@ void Executor::patch(const Bound& bound, void** pointers, void* const* inputs,
 void Executor::point_to_made(const Bound& bound, void** pointers) const {
   for (size_t k = 0; k < bound.pointers.size(); ++k) {
     const uint32_t b = bound.pointers[k].buffer;
-    if (b != UINT32_MAX && b < context_.dynamic.size() && context_.dynamic[b])
+    if (b != kNoBuffer && b < context_.dynamic.size() && context_.dynamic[b])
       pointers[k] = static_cast<std::byte*>(context_.dynamic[b].data()) + bound.pointers[k].offset;
   }
 }

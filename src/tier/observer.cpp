@@ -79,7 +79,7 @@ void Observer::sampled(Program& program, const StatePtr& state, SignatureEntry& 
   if (!data || state->frozen) return;
   if (!state->analysed) return count_to_search(state, entry);
   if (on_trial) return sampled_on_trial(state, entry, published);
-  const Facts& facts = known_facts(*state, entry);
+  const GroupFacts& facts = known_facts(*state, entry);
   if (!program.config().force_swap) follow(state, entry, facts, published);
   const int64_t now = steady_ns();
   // Sizes on trial that come no more must not keep others from theirs.
@@ -134,7 +134,7 @@ void Observer::sampled_on_trial(const StatePtr& state, SignatureEntry& entry,
                                 const Published& published) {
   if (!trials_.count_sample(state, entry, published) || core_.faults.eager) return;
   // What both sides have in use may become slow meanwhile.
-  const Facts& facts = known_facts(*state, entry);
+  const GroupFacts& facts = known_facts(*state, entry);
   const Version& version = *published.active;
   const Trial& trial = state->trial;
   for (size_t k = 0; k < state->groups.size(); ++k) {
@@ -147,7 +147,7 @@ void Observer::sampled_on_trial(const StatePtr& state, SignatureEntry& entry,
 
 /// A signature that runs an older plan, kernels bound in a hurry or such as read weights that were
 /// packed since is bound anew; one of the sizes a trial is about joins it.
-void Observer::follow(const StatePtr& state, SignatureEntry& entry, const Facts& facts,
+void Observer::follow(const StatePtr& state, SignatureEntry& entry, const GroupFacts& facts,
                       const Published& published) {
   const Plan& running = *published.active->bound->plan;
   const std::vector<const Group*> groups = chosen(*state, entry, facts);
@@ -212,7 +212,7 @@ void Observer::join_trial(Program& program, ProgramState& state,
   }
 }
 
-void Observer::add_sample(const StatePtr& state, Group& group, const Fact& fact,
+void Observer::add_sample(const StatePtr& state, Group& group, const GroupFact& fact,
                           const Sample& sample, Wanted& wanted) {
   if (group.state == RegionState::kQueued)  // what waiting loses is what the queue goes by
     return add_loss(group, group.seconds_in(sample.version), sample);
@@ -253,7 +253,7 @@ void Observer::ran_fused(const StatePtr& state, Group& group, int size, const Sa
   if (!group.special_of) sentinel_.ran(state, group, entry, sample.runs, sample.now_ns);
 }
 
-bool Observer::ran_base(const StatePtr& state, Group& group, const Fact& fact,
+bool Observer::ran_base(const StatePtr& state, Group& group, const GroupFact& fact,
                         const Sample& sample) {
   const std::vector<int64_t>& symbols = sample.entry.symbols;
   const Plan& plan = *sample.version.bound->plan;
@@ -295,7 +295,7 @@ void Observer::queue_if_worth(const ProgramState& state, Group& group, const Sam
 /// Runs that the host ends have no times, by which what became slow would be found.
 void Observer::doubt_all(const StatePtr& state, SignatureEntry& entry) {
   const Version& version = *entry.current.load(std::memory_order_seq_cst)->active;
-  const Facts& facts = known_facts(*state, entry);
+  const GroupFacts& facts = known_facts(*state, entry);
   const double now_s = steady_s();
   Group* slow = nullptr;
   for (size_t k = 0; k < state->groups.size(); ++k) {

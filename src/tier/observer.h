@@ -42,10 +42,10 @@ class Observer {
   /// One timed run, as the regions that it met are told of it.
   struct Sample {
     SignatureEntry& entry;
-    const Version& version;  ///< that ran
-    const Plan& base;        ///< the base plan
-    const Facts& facts;      ///< of the entry
-    double runs;             ///< for which it stands
+    const Version& version;   ///< that ran
+    const Plan& base;         ///< the base plan
+    const GroupFacts& facts;  ///< of the entry
+    double runs;              ///< for which it stands
     int64_t now_ns;
     policy::Prices prices;
     double now_s() const { return static_cast<double>(now_ns) * 1e-9; }
@@ -68,17 +68,17 @@ class Observer {
   void count_to_search(const StatePtr& state, const SignatureEntry& entry);
   /// A sample of an entry that is on a trial, maybe one that ended.
   void sampled_on_trial(const StatePtr& state, SignatureEntry& entry, const Published& published);
-  void follow(const StatePtr& state, SignatureEntry& entry, const Facts& facts,
+  void follow(const StatePtr& state, SignatureEntry& entry, const GroupFacts& facts,
               const Published& published);
   void join_trial(Program& program, ProgramState& state,
                   const std::shared_ptr<SignatureEntry>& entry);
-  void add_sample(const StatePtr& state, Group& group, const Fact& fact, const Sample& sample,
+  void add_sample(const StatePtr& state, Group& group, const GroupFact& fact, const Sample& sample,
                   Wanted& wanted);
   /// `base_s`: what a run takes without the group's code.
   static void add_loss(Group& group, double base_s, const Sample& sample);
   void ran_fused(const StatePtr& state, Group& group, int size, const Sample& sample);
   /// False where the group has nothing to win, whatever it would take.
-  bool ran_base(const StatePtr& state, Group& group, const Fact& fact, const Sample& sample);
+  bool ran_base(const StatePtr& state, Group& group, const GroupFact& fact, const Sample& sample);
   void queue_if_worth(const ProgramState& state, Group& group, const Sample& sample,
                       Wanted& wanted);
   /// Doubts what runs of the entry use.

@@ -13,7 +13,7 @@ bool serves(std::span<const SizeFact> facts, const Plan& plan, std::span<const i
   });
 }
 
-Fact fact_of(const Group& group, const Plan& plan, std::span<const int64_t> symbols) {
+GroupFact fact_of(const Group& group, const Plan& plan, std::span<const int64_t> symbols) {
   return {policy::size_class(group.cost_at.at(symbols).bytes_varying),
           serves(group.facts, plan, symbols)};
 }
@@ -28,25 +28,25 @@ double predicted_s(const Group& group, const Plan& plan, std::span<const int64_t
   return places * policy::predict_s(host_speed(), cost.bytes_fused, cost.product_flops, cost.flops);
 }
 
-Facts facts_of(const ProgramState& state, const Plan& plan, std::span<const int64_t> symbols) {
-  Facts facts;
+GroupFacts facts_of(const ProgramState& state, const Plan& plan, std::span<const int64_t> symbols) {
+  GroupFacts facts;
   facts.reserve(state.groups.size());
   for (const auto& group : state.groups) facts.push_back(fact_of(*group, plan, symbols));
   return facts;
 }
 
-Facts& known_facts(const ProgramState& state, SignatureEntry& entry) {
-  auto known = std::static_pointer_cast<Facts>(entry.tier_facts);
+GroupFacts& known_facts(const ProgramState& state, SignatureEntry& entry) {
+  auto known = std::static_pointer_cast<GroupFacts>(entry.tier_facts);
   if (!known || known->size() < state.groups.size()) {
     const auto program = state.program.lock();
-    known = std::make_shared<Facts>(facts_of(state, *program->base_plan(), entry.symbols));
+    known = std::make_shared<GroupFacts>(facts_of(state, *program->base_plan(), entry.symbols));
     entry.tier_facts = known;
   }
   return *known;
 }
 
-const Fact& fact_at(const ProgramState& state, const Facts& facts, const Group& group) {
-  static const Fact kUnknown;
+const GroupFact& fact_at(const ProgramState& state, const GroupFacts& facts, const Group& group) {
+  static const GroupFact kUnknown;
   for (size_t k = 0; k < state.groups.size(); ++k)
     if (state.groups[k].get() == &group) return facts[k];
   return kUnknown;
@@ -69,7 +69,7 @@ bool covered_by(const std::vector<const Group*>& groups, const Group& group) {
 }
 
 std::vector<const Group*> chosen(const ProgramState& state, const SignatureEntry& entry,
-                                 const Facts& facts, const Group* with, const Group* without,
+                                 const GroupFacts& facts, const Group* with, const Group* without,
                                  bool without_specials) {
   std::vector<const Group*> out;
   const auto picked = [&](size_t k) {
@@ -98,7 +98,7 @@ std::vector<const Group*> chosen(const ProgramState& state, const SignatureEntry
 }
 
 std::vector<const Group*> challenging(const ProgramState& state, const SignatureEntry& entry,
-                                      const Facts& facts) {
+                                      const GroupFacts& facts) {
   const Trial& trial = state.trial;
   return trial.confirm ? chosen(state, entry, facts, nullptr, trial.group, trial.specials)
                        : chosen(state, entry, facts, trial.group);
@@ -140,7 +140,7 @@ bool uses(const ProgramState& state, const Plan& plan, const Group& group) {
   return std::find(groups.begin(), groups.end(), &group) != groups.end();
 }
 
-bool uses_special(const ProgramState& state, const Plan& plan, const Facts& facts,
+bool uses_special(const ProgramState& state, const Plan& plan, const GroupFacts& facts,
                   const Group& general) {
   const auto& groups = groups_in(state, plan);
   return std::any_of(groups.begin(), groups.end(), [&](const Group* g) {

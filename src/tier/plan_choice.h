@@ -20,18 +20,18 @@ namespace xc::tier {
 /// asked.
 bool serves(std::span<const SizeFact> facts, const Plan& plan, std::span<const int64_t> symbols);
 /// What the group would do in runs under the base plan `plan` of these sizes.
-Fact fact_of(const Group& group, const Plan& plan, std::span<const int64_t> symbols);
+GroupFact fact_of(const Group& group, const Plan& plan, std::span<const int64_t> symbols);
 /// What all its places are predicted to take there, fused; of no meaning where a run has yet to
 /// find out sizes.
 double predicted_s(const Group& group, const Plan& plan, std::span<const int64_t> symbols);
 /// Facts of all groups of the program.
-Facts facts_of(const ProgramState& state, const Plan& plan, std::span<const int64_t> symbols);
+GroupFacts facts_of(const ProgramState& state, const Plan& plan, std::span<const int64_t> symbols);
 /// The same of an entry, which keeps them.
-Facts& known_facts(const ProgramState& state, SignatureEntry& entry);
+GroupFacts& known_facts(const ProgramState& state, SignatureEntry& entry);
 /// The fact of one group; that of a group added since says nothing.
-const Fact& fact_at(const ProgramState& state, const Facts& facts, const Group& group);
+const GroupFact& fact_at(const ProgramState& state, const GroupFacts& facts, const Group& group);
 /// Whether the group's kernel serves those sizes.
-inline bool applies(const ProgramState& state, const Facts& facts, const Group& group) {
+inline bool applies(const ProgramState& state, const GroupFacts& facts, const Group& group) {
   return fact_at(state, facts, group).applies;
 }
 
@@ -56,11 +56,11 @@ bool covered_by(const std::vector<const Group*>& groups, const Group& group);
 /// `without` in no case, nor, where asked for, its kernels for special sizes. Those of earlier
 /// segments are as the entry found them, those of later ones are left to what comes after it.
 std::vector<const Group*> chosen(const ProgramState& state, const SignatureEntry& entry,
-                                 const Facts& facts, const Group* with = nullptr,
+                                 const GroupFacts& facts, const Group* with = nullptr,
                                  const Group* without = nullptr, bool without_specials = false);
 /// The groups of the trial's other side.
 std::vector<const Group*> challenging(const ProgramState& state, const SignatureEntry& entry,
-                                      const Facts& facts);
+                                      const GroupFacts& facts);
 
 // ---- plans --------------------------------------------------------------------------------------
 
@@ -76,7 +76,7 @@ const std::vector<const Group*>& groups_in(const ProgramState& state, const Plan
 /// Whether runs under the plan use the group's kernel.
 bool uses(const ProgramState& state, const Plan& plan, const Group& group);
 /// Whether a kernel of the region for these sizes runs under the plan.
-bool uses_special(const ProgramState& state, const Plan& plan, const Facts& facts,
+bool uses_special(const ProgramState& state, const Plan& plan, const GroupFacts& facts,
                   const Group& general);
 /// Plans with the group are given to no run any more. `wrong`: nor are they to be run.
 void drop_variants(ProgramState& state, const Group& group, bool wrong);

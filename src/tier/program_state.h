@@ -167,13 +167,13 @@ struct Group {
 };
 
 /// What a region would do in a run of certain sizes.
-struct Fact {
+struct GroupFact {
   int size = 0;         ///< policy::size_class; of no meaning where a run has yet to find out sizes
   bool applies = true;  ///< of a special kernel: unless the sizes are known to be others
 };
 
 /// Facts of the groups, in order, for one signature; what SignatureEntry::tier_facts points at.
-struct Facts : std::vector<Fact> {
+struct GroupFacts : std::vector<GroupFact> {
   std::weak_ptr<const Plan> over_limit;  ///< what was to run there and needs more than is allowed
   const Group* untried = nullptr;        ///< whose trial does
 };
@@ -198,7 +198,7 @@ struct Trial {
   bool confirm = false;   ///< about taking it out
   bool specials = false;  ///< and with it its kernels for special sizes
   /// Whether runs of an entry take part.
-  bool covers(const SignatureEntry& entry, const Fact& fact) const {
+  bool covers(const SignatureEntry& entry, const GroupFact& fact) const {
     return group && entry.segment == group->segment && fact.applies &&
            std::abs(fact.size - size) <= reach;
   }

@@ -111,7 +111,7 @@ void Publishing::bind_anew_or_settle(Program& program, ProgramState& state, Sign
     if (error.status() != Status::kLimit) throw;
     {
       const std::lock_guard data(state.data);
-      Facts& facts = known_facts(state, entry);
+      GroupFacts& facts = known_facts(state, entry);
       const auto groups = chosen(state, entry, facts);
       facts.over_limit = groups.empty() ? program.base_plan() : find_plan(state, groups);
     }

@@ -56,7 +56,7 @@ void leave(Program& program, SignatureEntry& entry, bool accepted) {
 TierHooks::Seat Trials::seat_for(Program& program, ProgramState& state, SignatureEntry& entry) {
   std::unique_lock data(state.data, std::try_to_lock);
   if (!data) return {program.preferred_plan(), {}};
-  const Facts& facts = known_facts(state, entry);
+  const GroupFacts& facts = known_facts(state, entry);
   const auto plan_of = [&](const std::vector<const Group*>& groups) {
     return groups.empty() ? program.base_plan() : find_plan(state, groups);
   };
@@ -172,7 +172,7 @@ void Trials::start(Program& program, ProgramState& state, Group& group,
   {
     std::lock_guard data(state.data);
     if (state.trial.group || state.frozen || group.wrong || !group.code.kernel) return;
-    const Facts& facts = known_facts(state, *entry);
+    const GroupFacts& facts = known_facts(state, *entry);
     trial.size = fact_at(state, facts, group).size;
     if (!may_try(state, group)) return;
     // With or without the general kernel, what runs is the one for these sizes. What became slow
@@ -237,7 +237,7 @@ bool Trials::join(Program& program, ProgramState& state,
     const Trial& trial = state.trial;
     if (!trial.group) return false;
     published->trial = trial.began_ns;
-    const Facts& facts = known_facts(state, *entry);
+    const GroupFacts& facts = known_facts(state, *entry);
     if (!trial.covers(*entry, fact_at(state, facts, *trial.group))) return false;
     groups = challenging(state, *entry, facts);
     // Signatures that no longer come make room.

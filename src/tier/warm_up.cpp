@@ -18,7 +18,7 @@ bool WarmUp::settled(const Program& program, ProgramState& state, SignatureEntry
   std::lock_guard data(state.data);
   if (state.frozen) return true;
   if (!state.analysed || state.trial.group) return false;
-  const Facts& facts = known_facts(state, entry);
+  const GroupFacts& facts = known_facts(state, entry);
   const auto chosen_now = chosen(state, entry, facts);
   const double now_s = steady_s();
   for (size_t k = 0; k < state.groups.size(); ++k) {

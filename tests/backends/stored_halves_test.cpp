@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "backends/cpu/onednn_common.h"
+#include "backends/cpu/vector/casts_fn.h"
 #include "backends/cpu/vector/elementwise_fn.h"
 #include "backends/step_harness.h"
 #include "base/cpu_info.h"

@@ -88,7 +88,4 @@ std::optional<bool> bool_of(nb::handle value);
 /// port's.
 std::string conversion_of(nb::handle value, xc_dtype wanted);
 
-/// The NumPy dtype; None where NumPy and ml_dtypes have none.
-nb::object numpy_dtype(xc_dtype dtype);
-
 }  // namespace xc_python

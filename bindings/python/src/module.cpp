@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "collected.h"
+#include "dtypes.h"
 #include "errors.h"
 #include "session.h"
 

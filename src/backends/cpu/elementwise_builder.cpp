@@ -4,6 +4,7 @@
 #include <limits>
 #include <unordered_map>
 
+#include "backends/cpu/vector/casts_fn.h"
 #include "loop/math.h"
 #include "ops/elementwise_table.h"
 #include "ops/support.h"

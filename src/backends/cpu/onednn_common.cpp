@@ -6,7 +6,7 @@
 #include <mutex>
 #include <optional>
 
-#include "backends/cpu/vector/elementwise_fn.h"
+#include "backends/cpu/vector/casts_fn.h"
 #include "base/block_signals.h"
 #include "base/cpu_info.h"
 

@@ -37,6 +37,7 @@
 #include "backends/cpu/plane_conv.h"
 #include "backends/cpu/product_conv.h"
 #include "backends/cpu/stand_in_conv.h"
+#include "backends/cpu/vector/casts_fn.h"
 
 namespace xc::cpu {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "backends/cpu/bf16x3_product.h"
-#include "backends/cpu/vector/elementwise_fn.h"
+#include "backends/cpu/vector/casts_fn.h"
 #include "backends/cpu/vector/panel_product_fn.h"
 
 namespace xc::cpu {

@@ -5,7 +5,7 @@
 
 #include "backends/cpu/matmul_problem.h"
 #include "backends/cpu/own_product.h"
-#include "backends/cpu/vector/elementwise_fn.h"
+#include "backends/cpu/vector/casts_fn.h"
 
 namespace xc::cpu {
 namespace {

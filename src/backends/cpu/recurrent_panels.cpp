@@ -5,8 +5,8 @@
 #include <cstring>
 #include <limits>
 
+#include "backends/cpu/vector/casts_fn.h"
 #include "backends/cpu/vector/cells_fn.h"
-#include "backends/cpu/vector/elementwise_fn.h"
 #include "ops/matmul.h"
 #include "ops/recurrent.h"
 

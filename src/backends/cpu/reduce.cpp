@@ -12,6 +12,7 @@
 #include "backends/cpu/copy.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/simple_kernel.h"
+#include "backends/cpu/vector/casts_fn.h"
 #include "backends/cpu/vector/elementwise_fn.h"
 #include "backends/cpu/vector/rows_fn.h"
 #include "loop/expr.h"

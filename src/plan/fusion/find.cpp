@@ -23,7 +23,7 @@ constexpr uint32_t kNoRegion = UINT32_MAX;
 /// Reductions put together: each has four partial vectors in registers.
 constexpr size_t kMostSums = 4;
 
-struct Draft {
+struct RegionDraft {
   SymDims space;
   RowAxes row_axes;  // none: cell or aggregate
   bool aggregate = false;
@@ -86,7 +86,7 @@ class Finder {
     merge_reductions();
     drop_cycles();
     std::vector<Region> out;
-    for (Draft& draft : drafts_)
+    for (RegionDraft& draft : drafts_)
       if (draft.alive) out.push_back(finish(draft));
     std::stable_sort(out.begin(), out.end(), [](const Region& a, const Region& b) {
       return std::pair(a.nodes.size(), a.blocks) > std::pair(b.nodes.size(), b.blocks);
@@ -117,7 +117,7 @@ class Finder {
   }
 
   void keep_block(Region& region) {
-    Draft draft;
+    RegionDraft draft;
     draft.space = region.space;
     draft.nodes = region.nodes;
     draft.blocks = true;
@@ -127,7 +127,7 @@ class Finder {
 
   /// A group that is worth a region: at least two nodes, or one that is several in one.
   void keep(std::vector<NodeId> nodes) {
-    Draft draft;
+    RegionDraft draft;
     int compute = 0;
     for (NodeId n : nodes) {
       const FusionClass& cls = facts_.of(n);
@@ -154,7 +154,7 @@ class Finder {
     add(std::move(draft));
   }
 
-  void add(Draft draft) {
+  void add(RegionDraft draft) {
     for (NodeId n : draft.nodes) region_of_[n] = static_cast<uint32_t>(drafts_.size());
     drafts_.push_back(std::move(draft));
   }
@@ -181,7 +181,7 @@ class Finder {
       code += other.code;
     }
   };
-  Needs needs_of(const Draft& draft) {
+  Needs needs_of(const RegionDraft& draft) {
     Needs out;
     for (ValueId v : external_inputs(graph_, draft.nodes))
       if (!is_literal(graph_.value(v))) out.reads.insert(v);
@@ -193,7 +193,7 @@ class Finder {
     return out;
   }
 
-  bool may_merge(const Draft& into, const Draft& from) const {
+  bool may_merge(const RegionDraft& into, const RegionDraft& from) const {
     return from.alive && into.nodes.size() + from.nodes.size() <= limit() &&
            into.space == from.space && into.row_axes == from.row_axes &&
            facts_.segment(into.nodes.front()) == facts_.segment(from.nodes.front()) &&
@@ -201,7 +201,7 @@ class Finder {
   }
 
   /// Does it give nothing but results of reductions over its space, and what is made of them?
-  bool only_reduces(const Draft& draft) {
+  bool only_reduces(const RegionDraft& draft) {
     if (draft.blocks || (!draft.aggregate && draft.row_axes.none())) return false;
     if (draft.aggregate) return true;
     const std::vector<ValueId> outputs = external_outputs(graph_, draft.nodes, facts_.users());
@@ -223,7 +223,7 @@ class Finder {
         if (!graph_.value(v).is_constant()) readers[v].push_back(a);
     }
     for (uint32_t a = 0; a < drafts_.size(); ++a) {
-      Draft& into = drafts_[a];
+      RegionDraft& into = drafts_[a];
       if (!into.alive || !reduces[a]) continue;
       std::set<uint32_t> next;  // drafts behind that read what this one reads
       std::unordered_set<ValueId> seen;
@@ -241,7 +241,7 @@ class Finder {
       while (!next.empty()) {
         const uint32_t b = *next.begin();
         next.erase(next.begin());
-        Draft& from = drafts_[b];
+        RegionDraft& from = drafts_[b];
         if (!needs[a].leave_room_for(needs[b]) || !may_merge(into, from)) continue;
         look_behind(b);
         needs[a].add(needs[b]);
@@ -251,11 +251,11 @@ class Finder {
         from.alive = false;
       }
     }
-    for (Draft& draft : drafts_) draft.alive = draft.alive && !draft.alone;
+    for (RegionDraft& draft : drafts_) draft.alive = draft.alive && !draft.alone;
   }
 
   /// Does a node of `later` need, over any path, one of `earlier`?
-  bool depends(const Draft& later, const Draft& earlier) const {
+  bool depends(const RegionDraft& later, const RegionDraft& earlier) const {
     const std::unordered_set<NodeId> wanted(earlier.nodes.begin(), earlier.nodes.end());
     uint32_t first = UINT32_MAX;
     for (NodeId n : earlier.nodes) first = std::min(first, facts_.position(n));
@@ -304,10 +304,10 @@ class Finder {
         for (uint32_t next : followers[u])
           if (--waiting[next] == 0) ready.push_back(next);
       }
-      Draft* smallest = nullptr;
+      RegionDraft* smallest = nullptr;
       for (uint32_t u : units) {
         if (u < graph_.node_count()) continue;
-        Draft& draft = drafts_[u - graph_.node_count()];
+        RegionDraft& draft = drafts_[u - graph_.node_count()];
         if (!smallest || draft.nodes.size() < smallest->nodes.size()) smallest = &draft;
       }
       if (!smallest) return;
@@ -315,7 +315,7 @@ class Finder {
     }
   }
 
-  Region finish(Draft& draft) {
+  Region finish(RegionDraft& draft) {
     std::sort(draft.nodes.begin(), draft.nodes.end(),
               [&](NodeId a, NodeId b) { return facts_.position(a) < facts_.position(b); });
     Region region;
@@ -342,7 +342,7 @@ class Finder {
   std::vector<uint32_t> region_of_;
   std::unordered_set<NodeId> spared_;
   std::unordered_map<std::string, std::unique_ptr<fusion::Grouping>> searched_;
-  std::vector<Draft> drafts_;
+  std::vector<RegionDraft> drafts_;
 };
 
 }  // namespace

@@ -87,23 +87,16 @@ using ElementwiseFn = void (*)(const ElementwiseArgs&);
 /// The loop for operands of type `in` (for kWhere: of its second and third); null when there is
 /// none.
 ElementwiseFn elementwise_fn(Fn fn, DType in, Isa isa);
-/// Conversion between any two numeric or bool types, f16 and bf16 included.
-ElementwiseFn cast_fn(DType from, DType to, Isa isa);
-/// Whether `type`, f16 or bf16, holds each of the values as it is.
-bool holds_exactly(DType type, const float* values, int64_t count);
 
 // Per level, null where the level has nothing better than the one below.
 namespace baseline {
 ElementwiseFn elementwise_fn(Fn fn, DType in);
-ElementwiseFn cast_fn(DType from, DType to);
 }  // namespace baseline
 namespace avx2 {
 ElementwiseFn elementwise_fn(Fn fn, DType in);
-ElementwiseFn cast_fn(DType from, DType to);
 }  // namespace avx2
 namespace avx512 {
 ElementwiseFn elementwise_fn(Fn fn, DType in);
-ElementwiseFn cast_fn(DType from, DType to);
 }  // namespace avx512
 
 }  // namespace xc::cpu

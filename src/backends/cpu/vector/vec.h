@@ -34,6 +34,14 @@
 
 #define XC_INLINE inline __attribute__((always_inline))
 
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
+// At -O2 GCC vectorises no loop whose length it does not know. Under the address sanitizer
+// functions with options of their own lose their stack frames.
+#define XC_VECTORISED __attribute__((optimize("O3")))
+#else
+#define XC_VECTORISED
+#endif
+
 namespace xc::cpu::XC_ISA {
 
 template <class T, int N>
@@ -92,6 +100,11 @@ XC_INLINE auto lane_numbers() {
 template <auto from, class V, int... i>
 XC_INLINE V shuffle_lanes(V a, V b, std::integer_sequence<int, i...>) {
   return __builtin_shufflevector(a, b, from(i)...);
+}
+/// The result of a comparison, integers 0 and -1, as bools in bytes.
+template <int L, class Mask>
+XC_INLINE Vec<uint8_t, L> to_bool(Mask mask) {
+  return __builtin_convertvector(mask, Vec<uint8_t, L>) & 1;
 }
 /// Whether the result of a comparison holds in every lane.
 template <class Mask>
