@@ -163,7 +163,8 @@ class RowWriter {
     body_.set_axes(loops_.axes());
   }
 
-  /// The reason why a row cannot be written in pieces, nor looked for in its parts.
+  /// Chooses the index map whose pieces get loops of their own. Comes before write(); the reason
+  /// when a row is joined of too many parts for that and for looking every element up.
   Verdict split() {
     if (!loops_.row || loops_.abreast) return Verdict::ok();
     const auto most = static_cast<size_t>(kMostWeight / region_.weight());
