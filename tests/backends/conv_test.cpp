@@ -731,6 +731,31 @@ TEST_CASE("backends/conv: depthwise over more padding than the library has a ker
   }
 }
 
+TEST_CASE(
+    "backends/conv: depthwise results narrower than their padding, without a product per channel") {
+  Generator g(72);
+  // Windows with gaps, which the library is asked for: it has a kernel for as many columns as are
+  // padded in front of them, for fewer it would copy all windows of a channel side by side.
+  RunOptions options;
+  options.symbolic = options.background = true;
+  options.output_kind = 3;
+  for (const Dims& x : {Dims{1, 48, 14, 2}, Dims{2, 48, 3, 3}, Dims{1, 48, 5, 1}}) {
+    CAPTURE(to_text(x));
+    Problem p = conv(g, {x, 48, {5, 5}, 48, {1, 1}, {4, 4, 4, 4}, {2, 2}});
+    p.inputs[0] = g.strided(p.inputs[0], 3);
+    CHECK(chosen_row(p) == "onednn.conv");
+    const Node node = node_of(p);
+    const auto kernel = find_row("onednn.conv", "Conv").create(spec_of(p, node, options));
+    std::vector<Tensor> outputs{g.strided(Tensor(DType::kF32, x), 3)};
+    const auto in = operands_of(p.inputs), out = operands_of(outputs);
+    CHECK(kernel->bind({in, out, true})->scratch_bytes == 0);
+    CHECK(difference(run_kernel(*kernel, p, options)[0], run_reference(node, p.inputs)[0],
+                     {1e-5, 1e-4}) == "");
+    check_row("onednn.conv", p, {1e-5, 1e-4});
+    check_threads("onednn.conv", p);
+  }
+}
+
 TEST_CASE("backends/conv: depthwise, left to the library where it is faster") {
   Generator g(59);
   const auto chosen = [&](const Case& c) { return chosen_row(conv(g, c)); };
