@@ -27,6 +27,7 @@
 
 #include "backends/cpu/conv_problem.h"
 #include "backends/cpu/copy.h"
+#include "backends/cpu/cropped_conv.h"
 #include "backends/cpu/elementwise_builder.h"
 #include "backends/cpu/empty_conv.h"
 #include "backends/cpu/epilogue.h"
@@ -564,6 +565,9 @@ Verdict supports_bf16(const StepSpec& spec) {
   return supports_as(spec, true, true);
 }
 
+std::unique_ptr<Kernel> create(const StepSpec& spec);
+std::unique_ptr<Kernel> create_bf16(const StepSpec& spec);
+
 class ConvKernel : public Kernel {
  public:
   ConvKernel(const StepSpec& spec, bool rounded) : spec_(spec), attrs_(spec), store_(spec) {
@@ -577,6 +581,7 @@ class ConvKernel : public Kernel {
     if (f32) few_pixels_.emplace(spec, plan_.whole);
     if (f32) stand_in_.emplace(spec);
     if (f32 && spec.attrs().get_int("group", 1) > 1) planes_.emplace(spec);
+    if (store_.constant()) cropped_.emplace(spec, rounded ? create_bf16 : create);
     // Weights that change are packed by each task: one task then.
     if (!store_.constant()) spec_.threads = 1;
   }
@@ -588,6 +593,13 @@ class ConvKernel : public Kernel {
       return bind_empty_conv(spec_, context, plan_.whole);
     const SqueezedConv conv(attrs_, context.inputs[0], context.inputs[1], context.outputs[0]);
     if (auto bound = planes_ ? planes_->bind(context, conv) : nullptr) return bound;
+    if (cropped_ && has_idle_taps(conv.problem)) {
+      // Fewer weights than the library would pack, where it has none.
+      const bool pack =
+          context.background || spec_.numerics == Numerics::kStrict || !store_.packed();
+      if (auto bound = cropped_->bind(context, pack)) return bound;
+      provisional = true;
+    }
     std::shared_ptr<BoundKernel> bound;
     if (product_) bound = product_->bind(context, conv);
     if (!bound && few_pixels_ && few_pixels_->suits(conv)) {
@@ -614,6 +626,7 @@ class ConvKernel : public Kernel {
     store_.forget();
     if (product_) product_->forget_weights();
     if (few_pixels_) few_pixels_->forget_weights();
+    if (cropped_) cropped_->forget_weights();
   }
 
  private:
@@ -624,6 +637,7 @@ class ConvKernel : public Kernel {
   std::optional<FewPixelConv> few_pixels_;
   std::optional<StandInConv> stand_in_;
   std::optional<PlaneConv> planes_;
+  std::optional<CroppedConv> cropped_;
   mutable WeightStore store_;
 };
 
