@@ -303,7 +303,7 @@ inline Sym operator/(const Sym& a, const Sym& b) {
   return {floor_div(*a.v, *b.v), a.real};
 }
 inline Sym mod(const Sym& a, const Sym& b) {
-  if (!a.v || !b.v || !at_least(b, 1)) return unknown(a);
+  if (!a.v || !b.v || !at_least(b, 0)) return unknown(a);
   return {modulo(*a.v, *b.v), a.real};
 }
 inline Sym rem(const Sym& a, const Sym& b) {

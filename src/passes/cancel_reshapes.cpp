@@ -323,6 +323,10 @@ class Canceller : private RegionRewriter {
   /// apart?
   bool is_closed(const Region& region) const {
     if (!region.consistent) return false;
+    // Where parts are 1, the joined axis is also the other part, kept: a Reshape can be an entry by
+    // what follows it and a node by what it reads, which could not both stay and come apart.
+    for (const NodeId id : region.entries)
+      if (region.seen.count(id)) return false;
     for (const auto& [value, axis] : region.single)
       if (!shape_with_ones(region, value, axis)) return false;
     for (const ValueId v : region.apart)

@@ -358,7 +358,7 @@ Dim ceil_div(const Dim& a, const Dim& b) {
 }
 
 Dim modulo(const Dim& a, const Dim& b) {
-  if (b == Dim(0)) fail(Status::kInvalidModel, "division of a size by zero");
+  if (b == Dim(0)) return 0;  // as the operator Mod has it
   if (a.is_constant() && b.is_constant()) return remainder(a.value(), b.value());
   if (b == Dim(1) || b == Dim(-1)) return 0;
   if (b.is_constant() && a.divisor() % b.value() == 0) return 0;

@@ -23,6 +23,11 @@ std::optional<int64_t> try_add(std::optional<int64_t> a, std::optional<int64_t> 
   return out;
 }
 
+/// Of a division by what is at least 0. By 0 it is 0.
+Dim largest_remainder(const Dim& divisor) {
+  return divisor.lower_bound().value_or(0) >= 1 ? divisor - Dim(1) : divisor;
+}
+
 DimBounds bounds_of(const Atom& atom) {
   if (atom.kind == Atom::Kind::kSymbol) {
     if (atom.can_be_negative) return {};
@@ -40,8 +45,7 @@ DimBounds bounds_of(const Atom& atom) {
       return out;
     }
     case Atom::Kind::kMod:
-      if (b.low && *b.low >= 1)
-        return {0, b.high ? std::optional<int64_t>(*b.high - 1) : std::nullopt};
+      if (b.low && *b.low >= 0) return {0, largest_remainder(atom.b).upper_bound()};
       return {};
     case Atom::Kind::kMin: {
       DimBounds out;
@@ -95,7 +99,34 @@ DimBounds bounds_of_product(const DimBounds& a, const DimBounds& b) {
   return a.low && *a.low >= 0 && b.low && *b.low >= 0 ? product : DimBounds{};
 }
 
+namespace {
+
+/// The remainder of a division by what is at least 0.
+const Atom* as_remainder(const Monomial& monomial) {
+  if (monomial.atoms.size() != 1 || monomial.atoms[0]->kind != Atom::Kind::kMod) return nullptr;
+  return bounds_of(*monomial.atoms[0]).low ? monomial.atoms[0].get() : nullptr;
+}
+
+/// What the sum is at most or at least, with remainders as large or small as they get: 0 to what
+/// other terms may cancel.
+Dim extreme(const Sum& sum, bool largest) {
+  Dim out = 0;
+  for (const auto& [monomial, factor] : sum) {
+    if (const Atom* of = as_remainder(monomial))
+      out = (factor > 0) == largest ? out + Dim(factor) * largest_remainder(of->b) : out;
+    else
+      out = out + DimAccess::make({{monomial, factor}});
+  }
+  return out;
+}
+
+}  // namespace
+
 DimBounds bounds_of(const Sum& sum) {
+  if (sum.size() > 1 && std::ranges::any_of(sum, [](const auto& term) {
+        return as_remainder(term.first) != nullptr;
+      }))
+    return {bounds_of(extreme(sum, false)).low, bounds_of(extreme(sum, true)).high};
   DimBounds total{0, 0};
   for (const auto& [monomial, factor] : sum) {
     DimBounds term{1, 1};

@@ -16,7 +16,7 @@ int64_t quotient(int64_t a, int64_t b) {
   return b == -1 ? checked_mul(a, -1) : floor_div(a, b);
 }
 int64_t remainder(int64_t a, int64_t b) {
-  if (b == -1) return 0;
+  if (b == -1 || b == 0) return 0;
   const int64_t left = a % b;
   return left != 0 && (left < 0) != (b < 0) ? left + b : left;
 }
@@ -42,7 +42,8 @@ std::optional<int64_t> Dim::evaluate(const Lookup& lookup) const {
         switch (atom->kind) {
           case Atom::Kind::kFloorDiv:
           case Atom::Kind::kMod:
-            if (*b == 0) fail(Status::kInvalidModel, "division by zero in size {}", text());
+            if (*b == 0 && atom->kind == Atom::Kind::kFloorDiv)
+              fail(Status::kInvalidModel, "division by zero in size {}", text());
             v = atom->kind == Atom::Kind::kMod ? remainder(*a, *b) : quotient(*a, *b);
             break;
           case Atom::Kind::kMin:
@@ -136,7 +137,8 @@ void DimProgram::run(const int64_t* symbols, int64_t* out) const {
         break;
       case Op::kFloorDiv:
       case Op::kMod:
-        if (v[c.b] == 0) fail(Status::kInvalidModel, "division by zero in a size expression");
+        if (v[c.b] == 0 && c.op == Op::kFloorDiv)
+          fail(Status::kInvalidModel, "division by zero in a size expression");
         v[i] = c.op == Op::kMod ? remainder(v[c.a], v[c.b]) : quotient(v[c.a], v[c.b]);
         break;
       case Op::kMin:

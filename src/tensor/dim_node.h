@@ -79,7 +79,7 @@ DimBounds bounds_of_product(const DimBounds& a, const DimBounds& b);
 // What functions make of values (dim_evaluate.cpp).
 
 // Of the floor division. The least integer by -1, which the processor traps, has no quotient
-// (kLimit) and no remainder.
+// (kLimit) and no remainder. What 0 divides leaves none either, as the operator Mod has it.
 int64_t quotient(int64_t a, int64_t b);
 int64_t remainder(int64_t a, int64_t b);
 /// Fails with kInvalidModel where they do not broadcast.

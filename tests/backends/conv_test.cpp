@@ -712,6 +712,55 @@ TEST_CASE("backends/conv: signals with taps far apart keep their kernels") {
   CHECK_FALSE(takes("xc.conv", {{1, 1, 9000}, 16, {3}, 1, {1}, {}, {2049}}));
 }
 
+TEST_CASE("backends/conv: taps beside the image in all windows are not multiplied") {
+  Generator g(73);
+  const float inf = std::numeric_limits<float>::infinity();
+  // Weights of idle taps, which are infinite, would give 0 * inf.
+  const auto with_infinities = [&](const Case& c, std::span<const RowRange> used) {
+    Problem p = conv(g, c);
+    Tensor& w = p.inputs[1];
+    const int64_t taps = element_count(std::span(w.dims()).subspan(2));
+    for (int64_t i = 0; i < w.count(); ++i) {
+      int64_t at = i % taps;
+      for (size_t axis = used.size(); axis-- > 0; at /= c.kernel[axis]) {
+        const int64_t k = at % c.kernel[axis];
+        if (k < used[axis].begin || k >= used[axis].end) w.as<float>()[i] = inf;
+      }
+    }
+    p.inputs[0] = g.strided(p.inputs[0], 3);
+    return p;
+  };
+  const RowRange middle{1, 2};
+  const std::vector<std::pair<Case, std::vector<RowRange>>> cases{
+      {{{1, 96, 4, 8}, 64, {3, 3}, 1, {1, 1}, {12, 12, 12, 12}, {12, 12}}, {middle, middle}},
+      {{{2, 32, 4, 30}, 64, {3, 3}, 1, {1, 1}, {24, 24, 24, 24}, {24, 24}}, {middle, {0, 3}}},
+      {{{1, 64, 1, 1}, 48, {3, 3}, 1, {1, 1}, {1, 1, 1, 1}}, {middle, middle}},
+      {{{1, 64, 2, 2}, 48, {5, 5}, 1, {1, 1}, {2, 2, 2, 2}}, {{1, 4}, {1, 4}}},
+      {{{3, 64, 1, 2}, 48, {7, 7}, 1, {2, 2}, {3, 3, 3, 3}}, {{3, 4}, {3, 5}}},
+      {{{1, 64, 3, 1}, 48, {3, 3}, 2, {}, {}, {4, 4}, "SAME_UPPER"}, {middle, middle}},
+      {{{2, 40, 5}, 32, {3}, 1, {1}, {9, 9}, {9}}, {middle}},
+  };
+  for (const auto& [c, used] : cases) {
+    CAPTURE(to_text(c.x));
+    const Problem p = with_infinities(c, used);
+    for (const char* row : {"onednn.conv", "xc.conv winograd"}) {
+      if (!find_row(row, "Conv").supports(spec_of(p, node_of(p), {})).yes()) continue;
+      RunOptions options;
+      options.background = options.symbolic = true;
+      const Node node = node_of(p);
+      const auto kernel = find_row(row, "Conv").create(spec_of(p, node, options));
+      CHECK(difference(run_kernel(*kernel, p, options)[0], run_reference(node, p.inputs)[0],
+                       {1e-5, 1e-4}) == "");
+      // What was packed there is used where there is no time.
+      options.background = false;
+      CHECK(difference(run_kernel(*kernel, p, options)[0], run_reference(node, p.inputs)[0],
+                       {1e-5, 1e-4}) == "");
+    }
+    check_row("onednn.conv", conv(g, c), {1e-5, 1e-4});
+    check_threads("onednn.conv", conv(g, c));
+  }
+}
+
 TEST_CASE("backends/conv: depthwise over more padding than the library has a kernel for") {
   Generator g(58);
   const Case cases[] = {
@@ -728,6 +777,31 @@ TEST_CASE("backends/conv: depthwise over more padding than the library has a ker
     CHECK(chosen_row(p) == (own ? "xc.conv depthwise" : "onednn.conv"));
     check_row(chosen_row(p), p, {1e-5, 1e-4});
     check_threads(chosen_row(p), p);
+  }
+}
+
+TEST_CASE(
+    "backends/conv: depthwise results narrower than their padding, without a product per channel") {
+  Generator g(72);
+  // Windows with gaps, which the library is asked for: it has a kernel for as many columns as are
+  // padded in front of them, for fewer it would copy all windows of a channel side by side.
+  RunOptions options;
+  options.symbolic = options.background = true;
+  options.output_kind = 3;
+  for (const Dims& x : {Dims{1, 48, 14, 2}, Dims{2, 48, 3, 3}, Dims{1, 48, 5, 1}}) {
+    CAPTURE(to_text(x));
+    Problem p = conv(g, {x, 48, {5, 5}, 48, {1, 1}, {4, 4, 4, 4}, {2, 2}});
+    p.inputs[0] = g.strided(p.inputs[0], 3);
+    CHECK(chosen_row(p) == "onednn.conv");
+    const Node node = node_of(p);
+    const auto kernel = find_row("onednn.conv", "Conv").create(spec_of(p, node, options));
+    std::vector<Tensor> outputs{g.strided(Tensor(DType::kF32, x), 3)};
+    const auto in = operands_of(p.inputs), out = operands_of(outputs);
+    CHECK(kernel->bind({in, out, true})->scratch_bytes == 0);
+    CHECK(difference(run_kernel(*kernel, p, options)[0], run_reference(node, p.inputs)[0],
+                     {1e-5, 1e-4}) == "");
+    check_row("onednn.conv", p, {1e-5, 1e-4});
+    check_threads("onednn.conv", p);
   }
 }
 

@@ -27,6 +27,7 @@
 
 #include "backends/cpu/conv_problem.h"
 #include "backends/cpu/copy.h"
+#include "backends/cpu/cropped_conv.h"
 #include "backends/cpu/elementwise_builder.h"
 #include "backends/cpu/empty_conv.h"
 #include "backends/cpu/epilogue.h"
@@ -157,6 +158,11 @@ class ConvBound final : public BoundKernel {
         if (regions_.size() == 1 || by_shape_ || by_rows || multiplies_alike(spec, s)) break;
       }
     });
+  }
+
+  /// Whether the library multiplies by its sgemm.
+  bool by_sgemm() const {
+    return std::ranges::any_of(variants_, [](const Variant& v) { return v.by_sgemm; });
   }
 
   void run(const StepArgs& args, int64_t begin, int64_t end) const override {
@@ -560,6 +566,9 @@ Verdict supports_bf16(const StepSpec& spec) {
   return supports_as(spec, true, true);
 }
 
+std::unique_ptr<Kernel> create(const StepSpec& spec);
+std::unique_ptr<Kernel> create_bf16(const StepSpec& spec);
+
 class ConvKernel : public Kernel {
  public:
   ConvKernel(const StepSpec& spec, bool rounded) : spec_(spec), attrs_(spec), store_(spec) {
@@ -573,6 +582,7 @@ class ConvKernel : public Kernel {
     if (f32) few_pixels_.emplace(spec, plan_.whole);
     if (f32) stand_in_.emplace(spec);
     if (f32 && spec.attrs().get_int("group", 1) > 1) planes_.emplace(spec);
+    if (store_.constant()) cropped_.emplace(spec, rounded ? create_bf16 : create);
     // Weights that change are packed by each task: one task then.
     if (!store_.constant()) spec_.threads = 1;
   }
@@ -584,6 +594,13 @@ class ConvKernel : public Kernel {
       return bind_empty_conv(spec_, context, plan_.whole);
     const SqueezedConv conv(attrs_, context.inputs[0], context.inputs[1], context.outputs[0]);
     if (auto bound = planes_ ? planes_->bind(context, conv) : nullptr) return bound;
+    if (cropped_ && has_idle_taps(conv.problem)) {
+      // Fewer weights than the library would pack, where it has none.
+      const bool pack =
+          context.background || spec_.numerics == Numerics::kStrict || !store_.packed();
+      if (auto bound = cropped_->bind(context, pack)) return bound;
+      provisional = true;
+    }
     std::shared_ptr<BoundKernel> bound;
     if (product_) bound = product_->bind(context, conv);
     if (!bound && few_pixels_ && few_pixels_->suits(conv)) {
@@ -594,7 +611,14 @@ class ConvKernel : public Kernel {
       provisional |= later;
     }
     if (!bound && stand_in_) bound = stand_in_->bind(context, conv, store_.packed());
-    if (!bound) bound = std::make_shared<ConvBound>(spec_, context, conv, plan_, store_);
+    if (!bound) {
+      auto made = std::make_shared<ConvBound>(spec_, context, conv, plan_, store_);
+      // The library has no kernel for results narrower than their padding (3.2), and multiplies
+      // each channel alone by its sgemm: 25 taps with gaps of 672 channels of 14x2 pixels take it
+      // 3.4 ms, the own kernel 0.1.
+      if (made->by_sgemm() && stand_in_) bound = stand_in_->bind_depthwise(context, conv);
+      if (!bound) bound = std::move(made);
+    }
     bound->provisional |= provisional;
     return bound;
   }
@@ -603,6 +627,7 @@ class ConvKernel : public Kernel {
     store_.forget();
     if (product_) product_->forget_weights();
     if (few_pixels_) few_pixels_->forget_weights();
+    if (cropped_) cropped_->forget_weights();
   }
 
  private:
@@ -613,6 +638,7 @@ class ConvKernel : public Kernel {
   std::optional<FewPixelConv> few_pixels_;
   std::optional<StandInConv> stand_in_;
   std::optional<PlaneConv> planes_;
+  std::optional<CroppedConv> cropped_;
   mutable WeightStore store_;
 };
 

@@ -60,13 +60,26 @@ std::shared_ptr<BoundKernel> StandInConv::bind(const BindContext& context, const
   const bool stays = is_long_signal(conv.problem) && cpu_info().isa >= Isa::kAvx512;
   if (!stays && (!may_change_ || context.background)) return nullptr;
   const std::lock_guard lock(mutex_);
-  auto own = own_.lock();
-  if (!stays && !pays(conv.problem, packed && !own)) return nullptr;
-  if (!own) own_ = own = kind_->make(spec_);
-  if (!one_size_) kept_ = own;
-  auto bound = own->bind(spec_, context, conv);
+  if (!stays && !pays(conv.problem, packed && own_.expired())) return nullptr;
+  auto bound = own()->bind(spec_, context, conv);
   bound->provisional = !stays;
   return bound;
+}
+
+std::shared_ptr<BoundKernel> StandInConv::bind_depthwise(const BindContext& context,
+                                                         const SqueezedConv& conv) const {
+  const ConvProblem& problem = conv.problem;
+  if (!kind_ || problem.groups != problem.in_channels || problem.groups != problem.out_channels)
+    return nullptr;
+  const std::lock_guard lock(mutex_);
+  return own()->bind(spec_, context, conv);
+}
+
+std::shared_ptr<const OwnConv> StandInConv::own() const {
+  auto own = own_.lock();
+  if (!own) own_ = own = kind_->make(spec_);
+  if (!one_size_) kept_ = own;
+  return own;
 }
 
 }  // namespace xc::cpu

@@ -2,7 +2,8 @@
 // Any convolution of f32 by the own kernels ("xc.conv", "xc.conv groups", "xc.conv depthwise"), in
 // the place of a primitive of the library that there is no time to make: a tenth of a millisecond
 // to some for each size, all its code is generated anew. Those of long signals take so much longer
-// to make, and are so little faster, that they are never made where vectors are wide.
+// to make, and are so little faster, that they are never made where vectors are wide. And in the
+// place of what the library does without a kernel for it.
 
 #include <memory>
 #include <mutex>
@@ -21,8 +22,13 @@ class StandInConv {
   /// weights are. Any number of threads.
   std::shared_ptr<BoundKernel> bind(const BindContext& context, const SqueezedConv& conv,
                                     bool packed) const;
+  /// To stay, for what the library has no kernel; null where it is not one channel and one result
+  /// per group.
+  std::shared_ptr<BoundKernel> bind_depthwise(const BindContext& context,
+                                              const SqueezedConv& conv) const;
 
  private:
+  std::shared_ptr<const OwnConv> own() const;  ///< needs the mutex
   bool pays(const ConvProblem& problem, bool packs) const;
 
   StepSpec spec_;

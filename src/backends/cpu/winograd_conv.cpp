@@ -21,6 +21,7 @@
 
 #include "backends/cpu/block_copies.h"
 #include "backends/cpu/copy.h"
+#include "backends/cpu/cropped_conv.h"
 #include "backends/cpu/image_blocks.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/onednn_conv.h"
@@ -528,7 +529,7 @@ class WinogradKernel final : public Kernel {
   std::shared_ptr<const BoundKernel> bind(const BindContext& context) const override {
     const SqueezedConv conv(attrs_, context.inputs[kX], context.inputs[kW], context.outputs[0]);
     const auto form = fastest_form(conv.problem);
-    if (!form) return library_.bind(context, false);
+    if (!form || has_idle_taps(conv.problem)) return library_.bind(context, false);
     auto weights = weights_for(*form, context.background);
     if (!weights) return library_.bind(context, true);
     return std::make_shared<WinogradBound>(spec_, context, conv, *form, behind_,

@@ -148,3 +148,26 @@ TEST_CASE("tensor/dim: constants beside sizes have to leave them room in a type"
   CHECK(fits(n * m * 300, kF32));
   CHECK(!fits(n * 8193, kF32));
 }
+
+TEST_CASE("tensor/dim: the remainder of a division by a size is no larger") {
+  const Dim n = Dim::symbol("n"), p = Dim::symbol("p", true);
+  for (const Dim& x : {Dim(-1), Dim(3), p, p * n}) {
+    const Dim r = modulo(x, n);
+    CHECK(r.lower_bound() == 0);
+    CHECK(min(r, n) == r);
+    CHECK(max(n - r, Dim(0)) == n - r);
+    CHECK((n - r).lower_bound() == 0);
+    CHECK((Dim(2) * n - r - modulo(p, n)).lower_bound() == 0);
+    CHECK((n - modulo(x, n + Dim(1))).lower_bound() == 0);
+    const auto zero = [](const std::string& name) {
+      return std::optional<int64_t>(name == "n" ? 0 : -7);
+    };
+    CHECK(r.evaluate(zero) == 0);  // what Mod by 0 gives
+    CHECK((n - r).evaluate(zero) == 0);
+    CHECK_FALSE(
+        (r - n * n).upper_bound());  // n-1-n*n: what products are by other terms is not told
+    CHECK_FALSE((n + r).upper_bound());
+    CHECK(min(r, Dim(2)) != r);
+  }
+  CHECK_FALSE(modulo(n, p).lower_bound());  // a negative divisor has remainders that are at most 0
+}
