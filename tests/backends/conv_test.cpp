@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include "backends/cpu/few_pixel_conv.h"
 #include "backends/cpu/plane_conv.h"
 #include "backends/cpu/product_conv.h"
 #include "backends/cpu/vector/conv_row_fn.h"
@@ -1167,6 +1168,30 @@ TEST_CASE("backends/conv: by rows until there is time for a primitive, where tha
   CHECK_FALSE(provisional(large, hurried));
   CHECK(provisional(large, changing));
   CHECK_FALSE(provisional(larger, changing));
+}
+
+TEST_CASE("backends/conv: which convolutions of few pixels are products") {
+  Generator g(74);
+  const auto suits = [&](const Case& c) {
+    Problem p = conv(g, c);
+    p.inputs[0] = g.strided(p.inputs[0], 3);
+    const Node node = node_of(p);
+    const StepSpec spec = spec_of(p, node, {});
+    const std::vector<Tensor> outputs{g.strided(run_reference(node, p.inputs)[0], 3)};
+    const auto in = operands_of(p.inputs), out = operands_of(outputs);
+    std::string reason;
+    return cpu::FewPixelConv(spec, *cpu::Epilogue::build(spec, {}, reason, true))
+        .suits(cpu::SqueezedConv(cpu::ConvAttrs(spec), in[0], in[1], out[0]));
+  };
+  CHECK(suits({{1, 128, 2, 4}, 256, {1, 1}}));
+  CHECK(suits({{2, 256, 2, 4}, 128, {1, 1}}));
+  CHECK_FALSE(suits({{1, 128, 2, 4}, 128, {1, 1}}));  // few weights
+  CHECK_FALSE(suits({{1, 128, 5, 4}, 256, {1, 1}}));  // more pixels
+  CHECK(suits({{1, 512, 5, 4}, 512, {1, 1}}));
+  CHECK_FALSE(suits({{1, 64, 2, 4}, 64, {3, 3}, 1, {}, {1, 1, 1, 1}}));  // windows
+  CHECK(suits({{1, 192, 2, 4}, 192, {3, 3}, 1, {}, {1, 1, 1, 1}}));
+  check_row("onednn.conv", conv(g, {{1, 128, 2, 4}, 256, {1, 1}}), {1e-5, 1e-4});
+  check_threads("onednn.conv", conv(g, {{2, 256, 2, 4}, 128, {1, 1}}));
 }
 
 TEST_CASE("backends/conv: weights that the library has are packed again when there is time") {
