@@ -101,10 +101,18 @@ DimBounds bounds_of_product(const DimBounds& a, const DimBounds& b) {
 
 namespace {
 
-/// The remainder of a division by what is at least 0.
+bool is_remainder(const Monomial& monomial) {
+  return monomial.atoms.size() == 1 && monomial.atoms[0]->kind == Atom::Kind::kMod;
+}
+/// The remainder of a division by what is at least 0 and no sum of remainders itself: what these
+/// may come to would be asked for again and again, four times as often with each division in one.
 const Atom* as_remainder(const Monomial& monomial) {
-  if (monomial.atoms.size() != 1 || monomial.atoms[0]->kind != Atom::Kind::kMod) return nullptr;
-  return bounds_of(*monomial.atoms[0]).low ? monomial.atoms[0].get() : nullptr;
+  if (!is_remainder(monomial) || !bounds_of(*monomial.atoms[0]).low) return nullptr;
+  const Sum* const divisor = DimAccess::sum(monomial.atoms[0]->b);
+  const bool nested = divisor && std::ranges::any_of(*divisor, [](const auto& term) {
+                        return is_remainder(term.first);
+                      });
+  return nested ? nullptr : monomial.atoms[0].get();
 }
 
 /// What the sum is at most or at least, with remainders as large or small as they get: 0 to what

@@ -171,3 +171,17 @@ TEST_CASE("tensor/dim: the remainder of a division by a size is no larger") {
   }
   CHECK_FALSE(modulo(n, p).lower_bound());  // a negative divisor has remainders that are at most 0
 }
+
+TEST_CASE("tensor/dim: remainders by remainders are bounded in no time that grows with each") {
+  Dim nested = Dim::symbol("n"), sum = nested;
+  for (int k = 0; k < 60; ++k) {
+    nested = modulo(Dim::symbol("s" + std::to_string(k)), nested);
+    CHECK(nested.lower_bound() == 0);
+    CHECK((Dim::symbol("n") - nested).upper_bound() == std::nullopt);
+  }
+  for (int k = 0; k < 9; ++k) {  // each twice as long as the one before
+    sum = sum + modulo(Dim::symbol("s" + std::to_string(k)), sum);
+    CHECK(sum.lower_bound() == 0);
+    CHECK_FALSE(sum.upper_bound());
+  }
+}
