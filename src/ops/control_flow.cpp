@@ -3,6 +3,7 @@
 
 #include "ops/control_flow.h"
 
+#include <algorithm>
 #include <map>
 
 #include "ops/containers.h"
@@ -61,6 +62,29 @@ Type merge(const InferContext& c, const Type& a, const Type& b, std::string_view
   return Type::tensor(a.dtype, std::move(out));
 }
 
+/// Dims of a result that are computed from sizes which only the body knows become symbols: a plan
+/// around it learns sizes from results whose dims are lone symbols, and could not solve others.
+void hide_sizes_of_body(const InferContext& c, SymDims& dims) {
+  std::vector<std::string> outside;
+  for (size_t i = 0; i < c.input_count(); ++i) {
+    if (!c.has(i)) continue;
+    if (c.type(i).kind != Type::Kind::kTensor) continue;
+    if (c.type(i).dims)
+      for (const Dim& d : *c.type(i).dims) d.collect_symbols(outside);
+    if (const auto elements = c.elements(i))
+      for (const Dim& d : *elements) d.collect_symbols(outside);
+  }
+  for (Dim& d : dims) {
+    if (d.as_symbol()) continue;
+    std::vector<std::string> names;
+    d.collect_symbols(names);
+    if (std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+          return std::find(outside.begin(), outside.end(), name) == outside.end();
+        }))
+      d = c.fresh("size inside");
+  }
+}
+
 // ---- If -----------------------------------------------------------------------------------------
 
 /// What a branch gives, and whether it can.
@@ -116,6 +140,8 @@ void infer_if(InferContext& c) {
       c.outputs[k] = else_type;
     else
       c.outputs[k] = else_branch.fits ? both : then_type;
+    Type& out = c.outputs[k];
+    if (out.kind == Type::Kind::kTensor && out.dims) hide_sizes_of_body(c, *out.dims);
   }
 }
 
@@ -235,8 +261,9 @@ void infer_loop(InferContext& c) {
       continue;
     }
     if (!trips) trips = c.fresh("iterations");
-    SymDims dims{*trips};
-    dims.insert(dims.end(), each.dims->begin(), each.dims->end());
+    SymDims dims = *each.dims;
+    hide_sizes_of_body(c, dims);
+    dims.insert(dims.begin(), *trips);
     c.set(k, each.dtype, std::move(dims));
   }
 }
@@ -297,6 +324,7 @@ void infer_scan(InferContext& c) {
       continue;
     }
     SymDims dims = *results[k].dims;
+    hide_sizes_of_body(c, dims);
     const size_t axis =
         normalise_axis(out_axes[k - state_count], dims.size() + 1, "scan output axis");
     dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(axis), length);

@@ -376,3 +376,37 @@ TEST_CASE("tiering/loops: what is stacked outgrows the memory taken at first") {
     }
   });
 }
+
+TEST_CASE("tiering/loops: sizes of what is stacked that only the body could tell") {
+  // The If gives a size of its own, with which the addition computes the one that is stacked.
+  const std::string text = R"(graph net(%x: f32[n, m], %y: f32[k]) -> (%out) {
+  %all = Scan(%x, %y) {num_scan_inputs = 1} captures 1 (
+    graph body(%row: f32[m], %y: f32[k]) -> (%s) {
+      const %zero: f32[] = 0
+      %sum = ReduceSum(%row) {keepdims = 0}
+      %positive = Greater(%sum, %zero)
+      %q = If(%positive, %row, %y) captures 2 (
+        graph yes(%row: f32[m], %y: f32[k]) -> (%r) { %r = Neg(%row) },
+        graph no(%row: f32[m], %y: f32[k]) -> (%r) { %r = Neg(%y) }
+      )
+      %s = Add(%q, %y)
+    }
+  )
+  %a = Abs(%all)
+  %out = Sqrt(%a)
+})";
+  in_every_mode(text, [&](Fixture& fixture) {
+    for (const int64_t size : {5, 1, 12}) {
+      const Tensor x = ramp({3, size}, 1, 0.1), y = ramp({size}, 2, 0.3);
+      const std::vector<double> xs = x.to_doubles(), ys = y.to_doubles();
+      std::vector<double> want;
+      for (int64_t row = 0; row < 3; ++row) {
+        double sum = 0;
+        for (int64_t i = 0; i < size; ++i) sum += xs[row * size + i];
+        for (int64_t i = 0; i < size; ++i)
+          want.push_back(std::sqrt(std::fabs((sum > 0 ? -xs[row * size + i] : -ys[i]) + ys[i])));
+      }
+      check_close(fixture.run({x, y})[0], want);
+    }
+  });
+}
