@@ -21,6 +21,14 @@ RowRange used_taps(const WindowAxis& axis) {
 
 }  // namespace
 
+/// With the kernel it is of.
+struct CroppedConv::Bound {
+  Bound(std::shared_ptr<const Part> p, std::shared_ptr<const BoundKernel> b)
+      : part(std::move(p)), of_fewer(std::move(b)) {}
+  std::shared_ptr<const Part> part;
+  std::shared_ptr<const BoundKernel> of_fewer;
+};
+
 bool has_idle_taps(const ConvProblem& problem) {
   if (problem.groups > 1 && problem.groups == problem.in_channels) return false;
   int64_t used = 1;
@@ -55,7 +63,9 @@ std::shared_ptr<const BoundKernel> CroppedConv::bind(const BindContext& context,
   inputs[kW] = {fewer->weight_dims, fewer->weight_strides};
   BindContext of_fewer = context;
   of_fewer.inputs = inputs;
-  return fewer->kernel->bind(of_fewer);
+  // What is bound may outlive the part, which forget_weights() lets go.
+  const auto bound = std::make_shared<const Bound>(fewer, fewer->kernel->bind(of_fewer));
+  return {bound, bound->of_fewer.get()};
 }
 
 void CroppedConv::forget_weights() {

@@ -34,6 +34,7 @@ class CroppedConv {
     Dims weight_dims, weight_strides;
     std::unique_ptr<const Kernel> kernel;
   };
+  struct Bound;
   std::shared_ptr<const Part> part(Dims first, Dims taps, Dims pads) const;
 
   StepSpec spec_;
