@@ -65,6 +65,8 @@ Type merge(const InferContext& c, const Type& a, const Type& b, std::string_view
 /// Dims of a result that are computed from sizes which only the body knows become symbols: a plan
 /// around it learns sizes from results whose dims are lone symbols, and could not solve others.
 void hide_sizes_of_body(const InferContext& c, SymDims& dims) {
+  const auto is_computed = [](const Dim& d) { return !d.is_constant() && !d.as_symbol(); };
+  if (std::none_of(dims.begin(), dims.end(), is_computed)) return;
   std::vector<std::string> outside;
   for (size_t i = 0; i < c.input_count(); ++i) {
     if (!c.has(i)) continue;
@@ -75,7 +77,7 @@ void hide_sizes_of_body(const InferContext& c, SymDims& dims) {
       for (const Dim& d : *elements) d.collect_symbols(outside);
   }
   for (Dim& d : dims) {
-    if (d.as_symbol()) continue;
+    if (!is_computed(d)) continue;
     std::vector<std::string> names;
     d.collect_symbols(names);
     if (std::any_of(names.begin(), names.end(), [&](const std::string& name) {

@@ -107,12 +107,13 @@ bool is_remainder(const Monomial& monomial) {
 /// The remainder of a division by what is at least 0 and no sum of remainders itself: what these
 /// may come to would be asked for again and again, four times as often with each division in one.
 const Atom* as_remainder(const Monomial& monomial) {
-  if (!is_remainder(monomial) || !bounds_of(*monomial.atoms[0]).low) return nullptr;
-  const Sum* const divisor = DimAccess::sum(monomial.atoms[0]->b);
+  if (!is_remainder(monomial)) return nullptr;
+  const Atom* const atom = monomial.atoms[0].get();
+  const Sum* const divisor = DimAccess::sum(atom->b);
   const bool nested = divisor && std::ranges::any_of(*divisor, [](const auto& term) {
                         return is_remainder(term.first);
                       });
-  return nested ? nullptr : monomial.atoms[0].get();
+  return !nested && bounds_of(atom->b).low.value_or(-1) >= 0 ? atom : nullptr;
 }
 
 /// What the sum is at most or at least, with remainders as large or small as they get: 0 to what

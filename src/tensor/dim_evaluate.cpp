@@ -41,10 +41,11 @@ std::optional<int64_t> Dim::evaluate(const Lookup& lookup) const {
         if (!a || !b) return std::nullopt;
         switch (atom->kind) {
           case Atom::Kind::kFloorDiv:
+            if (*b == 0) fail(Status::kInvalidModel, "division by zero in size {}", text());
+            v = quotient(*a, *b);
+            break;
           case Atom::Kind::kMod:
-            if (*b == 0 && atom->kind == Atom::Kind::kFloorDiv)
-              fail(Status::kInvalidModel, "division by zero in size {}", text());
-            v = atom->kind == Atom::Kind::kMod ? remainder(*a, *b) : quotient(*a, *b);
+            v = remainder(*a, *b);
             break;
           case Atom::Kind::kMin:
             v = std::min(*a, *b);
@@ -136,10 +137,11 @@ void DimProgram::run(const int64_t* symbols, int64_t* out) const {
         v[i] = checked_mul(v[c.a], v[c.b]);
         break;
       case Op::kFloorDiv:
+        if (v[c.b] == 0) fail(Status::kInvalidModel, "division by zero in a size expression");
+        v[i] = quotient(v[c.a], v[c.b]);
+        break;
       case Op::kMod:
-        if (v[c.b] == 0 && c.op == Op::kFloorDiv)
-          fail(Status::kInvalidModel, "division by zero in a size expression");
-        v[i] = c.op == Op::kMod ? remainder(v[c.a], v[c.b]) : quotient(v[c.a], v[c.b]);
+        v[i] = remainder(v[c.a], v[c.b]);
         break;
       case Op::kMin:
         v[i] = std::min(v[c.a], v[c.b]);

@@ -39,26 +39,37 @@ bool has_idle_taps(const ConvProblem& problem) {
 CroppedConv::CroppedConv(const StepSpec& spec, Create create)
     : spec_(spec), create_(create), attrs_(spec) {}
 
-std::shared_ptr<const BoundKernel> CroppedConv::bind(const BindContext& context, bool pack) const {
+CroppedConv::Crop CroppedConv::crop_for(const BindContext& context) const {
   const std::span<const int64_t> kernel = context.inputs[kW].dims.subspan(2);
   const auto axes =
       window_axes(attrs_.window, context.inputs[0].dims, kernel, context.outputs[0].dims);
-  Dims first, taps, pads(2 * axes.size());
+  Crop out;
+  out.pads.resize(2 * axes.size());
   for (size_t i = 0; i < axes.size(); ++i) {
     const RowRange used = used_taps(axes[i]);
-    first.push_back(used.begin);
-    taps.push_back(used.size());
-    pads[i] = axes[i].pad_begin - used.begin * axes[i].dilation;
-    pads[axes.size() + i] = axes[i].pad_end - (axes[i].kernel - used.end) * axes[i].dilation;
+    out.first.push_back(used.begin);
+    out.taps.push_back(used.size());
+    out.pads[i] = axes[i].pad_begin - used.begin * axes[i].dilation;
+    out.pads[axes.size() + i] = axes[i].pad_end - (axes[i].kernel - used.end) * axes[i].dilation;
   }
+  return out;
+}
+
+std::shared_ptr<const CroppedConv::Part> CroppedConv::find(const Crop& crop) const {
+  for (const auto& part : parts_)
+    if (part->crop == crop) return part;
+  return nullptr;
+}
+
+std::shared_ptr<const BoundKernel> CroppedConv::bind(const BindContext& context, bool pack) const {
+  Crop crop = crop_for(context);
   std::shared_ptr<const Part> fewer;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& known : parts_)
-      if (known->first == first && known->taps == taps && known->pads == pads) fewer = known;
+    fewer = find(crop);
   }
   if (!fewer && !pack) return nullptr;
-  if (!fewer) fewer = part(std::move(first), std::move(taps), std::move(pads));
+  if (!fewer) fewer = make(std::move(crop));
   std::vector<BoundOperand> inputs(context.inputs.begin(), context.inputs.end());
   inputs[kW] = {fewer->weight_dims, fewer->weight_strides};
   BindContext of_fewer = context;
@@ -73,23 +84,21 @@ void CroppedConv::forget_weights() {
   parts_.clear();
 }
 
-std::shared_ptr<const CroppedConv::Part> CroppedConv::part(Dims first, Dims taps, Dims pads) const {
+std::shared_ptr<const CroppedConv::Part> CroppedConv::make(Crop crop) const {
   auto out = std::make_shared<Part>();
   const Tensor w = spec_.inputs[kW].constant.held();
   out->node = *spec_.node;
-  out->node.attrs.set("kernel_shape", taps);
-  out->node.attrs.set("pads", pads);
+  out->node.attrs.set("kernel_shape", crop.taps);
+  out->node.attrs.set("pads", crop.pads);
   out->node.attrs.set("auto_pad", std::string("NOTSET"));
   out->weight_dims = {w.dims()[0], w.dims()[1]};
   int64_t offset = 0;
-  for (size_t i = 0; i < taps.size(); ++i) {
-    out->weight_dims.push_back(taps[i]);
-    offset += first[i] * w.strides()[2 + i];
+  for (size_t i = 0; i < crop.taps.size(); ++i) {
+    out->weight_dims.push_back(crop.taps[i]);
+    offset += crop.first[i] * w.strides()[2 + i];
   }
   out->weight_strides = contiguous_strides(out->weight_dims);
-  out->first = std::move(first);
-  out->taps = std::move(taps);
-  out->pads = std::move(pads);
+  out->crop = std::move(crop);
   StepSpec spec = spec_;
   spec.node = &out->node;
   spec.inputs[kW].dims = to_symbolic(out->weight_dims);
@@ -99,9 +108,7 @@ std::shared_ptr<const CroppedConv::Part> CroppedConv::part(Dims first, Dims taps
                                  .clone();
   out->kernel = create_(spec);
   const std::lock_guard lock(mutex_);
-  for (const auto& known : parts_)  // two threads may have made the same
-    if (known->first == out->first && known->taps == out->taps && known->pads == out->pads)
-      return known;
+  if (auto known = find(out->crop)) return known;  // two threads may have made the same
   parts_.push_back(out);
   return out;
 }

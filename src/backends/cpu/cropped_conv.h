@@ -27,15 +27,23 @@ class CroppedConv {
   void forget_weights();
 
  private:
-  /// A convolution by the taps from `first` on, so many along each axis.
-  struct Part {
+  /// The taps from `first` on, so many along each axis, and the padding that is left.
+  struct Crop {
     Dims first, taps, pads;
+    bool operator==(const Crop&) const = default;
+  };
+  /// A convolution by them.
+  struct Part {
+    Crop crop;
     Node node;
     Dims weight_dims, weight_strides;
     std::unique_ptr<const Kernel> kernel;
   };
   struct Bound;
-  std::shared_ptr<const Part> part(Dims first, Dims taps, Dims pads) const;
+  Crop crop_for(const BindContext& context) const;
+  /// Needs the mutex. Null: there is none yet.
+  std::shared_ptr<const Part> find(const Crop& crop) const;
+  std::shared_ptr<const Part> make(Crop crop) const;
 
   StepSpec spec_;
   Create create_;

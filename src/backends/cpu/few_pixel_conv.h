@@ -1,9 +1,8 @@
 #pragma once
 // Convolutions into a result of few pixels (the last ones of image networks), with more weights
-// than the second-level cache holds, less of them where they are 1x1, or of 1x1 between row-major
-// operands: products of a few rows,
-// which read the weights once (own_product.h), where the library's kernels wait for them or take
-// vectors of pixels that they do not fill.
+// than the second-level cache holds, fewer where they are 1x1, or of 1x1 between row-major
+// operands: products of a few rows, which read the weights once (own_product.h), where the
+// library's kernels wait for them or take vectors of pixels that they do not fill.
 
 #include <atomic>
 #include <memory>

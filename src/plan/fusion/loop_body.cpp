@@ -4,6 +4,12 @@ namespace xc::fusion {
 
 using loop::Expr;
 
+loop::Acc accumulator(const LoopRegion& region, loop::KernelBuilder& builder,
+                      const std::string& name, NodeId reduction, loop::AccOrder order) {
+  return builder.acc(name, region.graph().node(reduction).op->reduction->op,
+                     region.acc_type(reduction), order);
+}
+
 void LoopBody::enter(LoopPoint point) {
   point_ = std::move(point);
   known_.clear();
@@ -21,8 +27,8 @@ Expr LoopBody::value(ValueId v) {
     e = load(*input);
   } else if (region_.mapped().has(v)) {
     e = region_.mapped().value(v, {access_, axes_, point_.at, v == split_ ? piece_ : std::nullopt});
-  } else if (const Value& value = region_.graph().value(v); value.is_constant()) {
-    e = expansion_constant(value.constant);
+  } else if (region_.graph().value(v).is_constant()) {
+    e = expansion_constant(region_.graph().value(v).constant);
   } else if (const auto row = of_row_.find(v); row != of_row_.end()) {
     e = row->second;
   } else if (const StagedValue* staged = region_.find(v);

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -21,11 +22,16 @@ struct LoopPoint {
   std::optional<loop::Index> column = {};
 };
 
+/// An accumulator for a reduction.
+loop::Acc accumulator(const LoopRegion& region, loop::KernelBuilder& builder,
+                      const std::string& name, NodeId reduction, loop::AccOrder order);
+
 class LoopBody {
  public:
-  /// All must outlive this.
-  LoopBody(const LoopRegion& region, loop::KernelBuilder& builder, Access& access)
-      : region_(region), builder_(builder), access_(access) {}
+  /// `axes`: the loops around, outermost first. All must outlive this.
+  LoopBody(const LoopRegion& region, loop::KernelBuilder& builder, Access& access,
+           std::vector<const LoopAxis*> axes)
+      : region_(region), builder_(builder), access_(access), axes_(std::move(axes)) {}
   LoopBody(const LoopBody&) = delete;
   LoopBody& operator=(const LoopBody&) = delete;
 
@@ -33,8 +39,6 @@ class LoopBody {
   loop::KernelBuilder& builder() { return builder_; }
   Access& access() { return access_; }
 
-  /// The loops around, outermost first.
-  void set_axes(std::vector<const LoopAxis*> axes) { axes_ = std::move(axes); }
   const std::vector<const LoopAxis*>& axes() const { return axes_; }
 
   /// From here on everything is at this point.
@@ -74,7 +78,7 @@ class LoopBody {
   const LoopRegion& region_;
   loop::KernelBuilder& builder_;
   Access& access_;
-  std::vector<const LoopAxis*> axes_;
+  const std::vector<const LoopAxis*> axes_;
   LoopPoint point_;
   std::optional<loop::Index> lane_;
   ValueId split_ = kNone;

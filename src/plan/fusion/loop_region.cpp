@@ -82,9 +82,13 @@ DType LoopRegion::acc_type(NodeId reduction) const {
   return sum_type(node, graph().value(node.inputs[0]).type.dtype);
 }
 
-loop::Expr LoopRegion::result_of(NodeId reduction, const loop::Expr& e) const {
-  const DType type = graph().value(graph().node(reduction).outputs[0]).type.dtype;
-  return as_stored(loop::cast(loop::value_type(type), e), type);
+loop::Expr LoopRegion::result_of(NodeId reduction, loop::Expr accumulated,
+                                 const loop::Expr& elements) const {
+  const Node& node = graph().node(reduction);
+  const DType type = graph().value(node.outputs[0]).type.dtype;
+  if (node.op->reduction->post)
+    accumulated = node.op->reduction->post(accumulated, loop::cast(accumulated.type(), elements));
+  return as_stored(loop::cast(loop::value_type(type), accumulated), type);
 }
 
 Verdict LoopRegion::find_stages() {

@@ -55,8 +55,8 @@ class LoopRegion {
 
   /// The type that a reduction is accumulated in.
   DType acc_type(NodeId reduction) const;
-  /// What a reduction gives, rounded as its step does.
-  loop::Expr result_of(NodeId reduction, const loop::Expr& e) const;
+  /// What a reduction of `elements` gives from what was accumulated, rounded as its step does.
+  loop::Expr result_of(NodeId reduction, loop::Expr accumulated, const loop::Expr& elements) const;
 
  private:
   Verdict find_stages();

@@ -17,10 +17,6 @@ struct Aggregate {
   std::vector<NodeId> reductions;
 
   const Node& node(NodeId id) const { return region.graph().node(id); }
-  loop::Acc acc(KernelBuilder& builder, const std::string& name, NodeId id,
-                loop::AccOrder order) const {
-    return builder.acc(name, node(id).op->reduction->op, region.acc_type(id), order);
-  }
 };
 
 /// A partial result of each block, and what is stored by element.
@@ -28,8 +24,7 @@ RegionPhase partial_results(const Aggregate& a) {
   RegionPhase phase;
   KernelBuilder builder("aggregate_blocks");
   Access access(builder, a.region.spec(), phase);
-  LoopBody body(a.region, builder, access);
-  body.set_axes({&a.axis});
+  LoopBody body(a.region, builder, access, {&a.axis});
   const Expr n = access.extent(a.axis), block_count = access.extent(a.blocks);
   std::vector<loop::Buffer> temps;
   for (size_t k = 0; k < a.reductions.size(); ++k)
@@ -38,7 +33,8 @@ RegionPhase partial_results(const Aggregate& a) {
   builder.loop("b", 0, block_count, [&](Var b) {
     std::vector<loop::Acc> accs;
     for (NodeId id : a.reductions)
-      accs.push_back(a.acc(builder, "a" + std::to_string(id), id, loop::AccOrder::kLanes));
+      accs.push_back(
+          accumulator(a.region, builder, "a" + std::to_string(id), id, loop::AccOrder::kLanes));
     const Expr begin = loop::loop_var(b) * loop::i64(loop::kSumBlock);
     builder.loop("j", begin, loop::min(begin + loop::i64(loop::kSumBlock), n), [&](Var j) {
       body.enter({.at = {loop::Index(j)}});
@@ -66,12 +62,12 @@ RegionPhase whole_results(const Aggregate& a) {
     const NodeId id = a.reductions[k];
     const loop::Buffer temp = access.temp(static_cast<uint32_t>(k), a.region.acc_type(id), false);
     // One partial per 16,384 elements: too few for lanes to be worth their code.
-    const loop::Acc acc = a.acc(builder, "a" + std::to_string(k), id, loop::AccOrder::kSequential);
+    const loop::Acc acc =
+        accumulator(a.region, builder, "a" + std::to_string(k), id, loop::AccOrder::kSequential);
     builder.loop("b", 0, block_count, [&](Var b) { builder.accumulate(acc, temp(b)); });
-    Expr e = acc.value();
-    if (const auto& post = a.node(id).op->reduction->post) e = post(e, loop::cast(e.type(), n));
+    const Expr result = a.region.result_of(id, acc.value(), n);
     for (uint32_t operand : a.region.outputs_of(a.node(id).outputs[0]))
-      builder.store(access.buffer(operand, {}).at({}), a.region.result_of(id, e));
+      builder.store(access.buffer(operand, {}).at({}), result);
   }
   loop::Kernel kernel = builder.finish();
   access.finish();

@@ -159,9 +159,7 @@ bool reads_map(const LoopRegion& region, const Pass& pass, ValueId map) {
 class RowWriter {
  public:
   RowWriter(const Loops& loops, LoopBody& body)
-      : loops_(loops), region_(body.region()), builder_(body.builder()), body_(body) {
-    body_.set_axes(loops_.axes());
-  }
+      : loops_(loops), region_(body.region()), builder_(body.builder()), body_(body) {}
 
   /// Chooses the index map whose pieces get loops of their own. Comes before write(); the reason
   /// when a row is joined of too many parts for that and for looking every element up.
@@ -323,8 +321,7 @@ class RowWriter {
     return out;
   }
   loop::Acc acc(const char* name, NodeId id, loop::AccOrder order) {
-    return builder_.acc(name + std::to_string(id), region_.graph().node(id).op->reduction->op,
-                        region_.acc_type(id), order);
+    return accumulator(region_, builder_, name + std::to_string(id), id, order);
   }
 
   /// The loop of a pass along a row, in pieces where it reads an index map that is split.
@@ -381,11 +378,8 @@ class RowWriter {
   void write_scalars(const Pass& pass) {
     for (size_t k = 0; k < pass.reductions.size(); ++k) {
       const NodeId id = pass.reductions[k];
-      const Node& node = region_.graph().node(id);
-      Expr e = pass.accs[k].value();
-      if (node.op->reduction->post)
-        e = node.op->reduction->post(e, loop::cast(e.type(), elements_));
-      body_.define(node.outputs[0], region_.result_of(id, e));
+      body_.define(region_.graph().node(id).outputs[0],
+                   region_.result_of(id, pass.accs[k].value(), elements_));
     }
     for (NodeId id : region_.graph().order()) {
       const Node& node = region_.graph().node(id);
@@ -430,7 +424,7 @@ Verdict lower_rows(const LoopRegion& region, const loop::TargetWidth& target, Re
   RegionPhase phase;
   KernelBuilder builder(region.region().pattern);
   Access access(builder, region.spec(), phase, region.mapped().reads().reads);
-  LoopBody body(region, builder, access);
+  LoopBody body(region, builder, access, loops.axes());
   RowWriter writer(loops, body);
   if (const Verdict v = writer.split(); !v.yes()) return v;
   writer.write();
